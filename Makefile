@@ -1,0 +1,35 @@
+# The README's two commands are `make demo` and `make test`; each sets up .venv once and again only when its inputs change.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test bench clean help
+help:            ## this list
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/'
+
+.venv/.base: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) -e .
+	@touch $@
+
+.venv/.dev: .venv/.base
+	$(PIP) -e ".[dev]"
+	@touch $@
+
+.venv/.bench: .venv/.dev
+	$(PIP) -e ".[bench]"
+	@touch $@
+
+demo: .venv/.base     ## run the main job and print its table
+	$(BIN)/dpflbench run suites/heterogeneity.yaml
+
+test: .venv/.dev      ## ruff, mypy --strict, pytest
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+bench: .venv/.bench   ## speed against Opacus and plain torch, as ratios
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --benchmark-enable -s
+
+clean:           ## remove what make created
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache dist

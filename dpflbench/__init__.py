@@ -1,0 +1,16 @@
+"""Benchmarks of differentially private federated learning at equal, verified privacy budgets.
+
+The flow, one stage a module:
+
+    suite YAML → plan of runs → federation (select → clipped gradient → noise → aggregate → evaluate) → ledger → records → report
+    suite.py     plan.py        federation/                                                            privacy/ records.py report/
+
+Plugins import `hookimpl` from here and everything else from `dpflbench.interfaces`.
+"""
+
+import pluggy
+
+__version__ = "0.1.0"
+__all__ = ["__version__", "hookimpl"]
+
+hookimpl = pluggy.HookimplMarker("dpflbench")

@@ -1,0 +1,1 @@
+"""Where runs happen and where their records lie."""

@@ -1,0 +1,1 @@
+"""The round, one file per verb: schedule, gradients, simulate, evaluate."""

@@ -1,0 +1,1 @@
+"""Records to what people read: a report is a pure function of records."""

@@ -1,0 +1,1 @@
+"""What is learnt, by whom: data sets, partitions, populations, models."""
