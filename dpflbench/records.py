@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args
 
@@ -81,15 +81,15 @@ class Record:
 
 
 def content_digest(value: Any) -> str:
-    """SHA-256 of the canonical JSON of a value: the order of keys does not matter."""
-    text = json.dumps(encode(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    """SHA-256 of the canonical JSON of a value: the order of keys does not matter, nor how zlib packs an array."""
+    text = json.dumps(encode(value, _fingerprint), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def dumps(record: Record) -> str:
     """The JSON text of a record."""
-    body = {"schema": SCHEMA, "digest": record.digest, **_content(record), "measured": encode(dict(record.measured))}
-    return json.dumps(body, indent=1, sort_keys=True, allow_nan=False)
+    body = {"schema": SCHEMA, "digest": record.digest, **_content(record), "measured": dict(record.measured)}
+    return json.dumps(encode(body), indent=1, sort_keys=True, allow_nan=False)
 
 
 def loads(text: str, where: str = "record") -> Record:
@@ -117,21 +117,28 @@ def loads(text: str, where: str = "record") -> Record:
     return record
 
 
-def encode(value: Any) -> Any:
+def _pack(raw: bytes) -> str:
+    return base64.b64encode(zlib.compress(raw, 9)).decode()
+
+
+def _fingerprint(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+def encode(value: Any, pack: Callable[[bytes], str] = _pack) -> Any:
     """A value as JSON: arrays compressed, non-finite floats as strings, keys as strings."""
     if isinstance(value, np.ndarray):
         flat = np.ascontiguousarray(value)
         flat = flat.astype(flat.dtype.newbyteorder("<"))
-        packed = base64.b64encode(zlib.compress(flat.tobytes(), 9)).decode()
-        return {"array": flat.dtype.str, "shape": list(flat.shape), "zlib": packed}
+        return {"array": flat.dtype.str, "shape": list(value.shape), "zlib": pack(flat.tobytes())}
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": repr(value)}
     if isinstance(value, Mapping):
-        return {str(k): encode(v) for k, v in value.items()}
+        return {str(k): encode(v, pack) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [encode(v) for v in value]
+        return [encode(v, pack) for v in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(f"{type(value).__name__} cannot be kept in a record; numbers, texts, arrays, lists and mappings can")
@@ -165,6 +172,4 @@ def _decode_array(dtype: str, shape: list[int], packed: str) -> Array:
 
 def _content(record: Record) -> dict[str, Any]:
     body = {f.name: getattr(record, f.name) for f in fields(record) if f.name != "measured"}
-    body["metric"] = asdict(record.metric)
-    content: dict[str, Any] = encode(body)
-    return content
+    return {**body, "metric": asdict(record.metric)}
