@@ -236,7 +236,10 @@ class Aggregator(Protocol[S]):
 class LocalTransform(Protocol):
     """A personal map in front of the shared model. phi is trained from the jointly clipped and noised message and stays local."""
 
-    norm_local: bool  # True: the affine parameters of normalisation layers are personal too, as the tail of phi
+    @property
+    def norm_local(self) -> bool:
+        """True: the affine parameters of normalisation layers are personal too, as the tail of phi."""
+        ...
 
     def init(self, n_clients: int, input_shape: tuple[int, ...], layout: Layout, rng: torch.Generator) -> Tensor:
         """Return phi [N, P] at which `apply` is the identity; P = 0 means no transform.
