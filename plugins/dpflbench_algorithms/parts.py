@@ -1,1 +1,74 @@
-"""Parts that several papers share."""
+"""Parts that several papers share: the two mechanisms, uniform selection, the plain mean, and dpflbench's data sets and models."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from dpflbench import hookimpl
+from dpflbench.federation.schedule import even_uses
+from dpflbench.hookspecs import Factories
+from dpflbench.interfaces import Identity, Plan, PlanView, Setup, Updates
+from dpflbench_algorithms.mechanisms import Gaussian, Laplace
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """Everybody takes part equally often: K T / N uses each, a remainder dealt out by lot."""
+
+    def plan(self, view: PlanView, rng: np.random.Generator) -> Plan:
+        """Return equal uses for all rounds left."""
+        horizon = view.rounds_left
+        return Plan(even_uses(view.setup.n_clients, horizon * view.setup.cohort_size, rng), horizon)
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The plain mean of the updates."""
+
+    def init(self, setup: Setup) -> None:
+        """Return None: a mean remembers nothing."""
+
+    def aggregate(self, updates: Updates, state: None) -> tuple[Tensor, None]:
+        """Return the mean row."""
+        return updates.values.mean(0), None
+
+
+@hookimpl
+def dpflbench_mechanisms() -> Factories:
+    """Gaussian and Laplace noise."""
+    return {"gaussian": Gaussian, "laplace": Laplace}
+
+
+@hookimpl
+def dpflbench_selectors() -> Factories:
+    """Uniform selection."""
+    return {"uniform": Uniform}
+
+
+@hookimpl
+def dpflbench_aggregators() -> Factories:
+    """The mean."""
+    return {"mean": Mean}
+
+
+@hookimpl
+def dpflbench_transforms() -> Factories:
+    """No transform."""
+    return {"identity": Identity}
+
+
+@hookimpl
+def dpflbench_datasets() -> Factories:
+    """The data sets of `dpflbench.tasks`."""
+    from dpflbench.tasks.datasets import DATASETS
+
+    return DATASETS
+
+
+@hookimpl
+def dpflbench_models() -> Factories:
+    """The models of `dpflbench.tasks`."""
+    from dpflbench.tasks.models import MODELS
+
+    return MODELS
