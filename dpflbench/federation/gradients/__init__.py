@@ -1,0 +1,6 @@
+"""Per-sample clipped gradient sums of many clients in one pass: `Engine`, and the flat vector theta it works on."""
+
+from dpflbench.federation.gradients.engine import Engine, Sums
+from dpflbench.federation.gradients.layout import initial_theta, layout_of
+
+__all__ = ["Engine", "Sums", "initial_theta", "layout_of"]

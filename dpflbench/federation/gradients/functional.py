@@ -1,0 +1,64 @@
+"""The torch.func way: the gradient of every sample by vmap, for any module. Slower, and the oracle of the fast way."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+
+from dpflbench.interfaces import Layout, LocalTransform
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Functional:
+    """Gradients of each sample as rows."""
+
+    def __init__(self, module: nn.Module, layout: Layout, loss: Loss, transform: LocalTransform, phi_dim: int) -> None:
+        self.layout, self.transform, self.phi_dim, self.loss = layout, transform, phi_dim, loss
+        self.module = module
+        self.local = [t for t in layout.tensors if t.norm] if transform.norm_local else []
+        self.tail = phi_dim - sum(t.stop - t.start for t in self.local)
+
+    def gradients(self, params: dict[str, Tensor], phi: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Per-sample gradients by theta [B, D] and phi [B, P], and losses [B]."""
+        params, dims = self._personal(params, phi)
+
+        def loss(params: dict[str, Tensor], phi: Tensor, x: Tensor, y: Tensor) -> Tensor:
+            out = self._forward(params, phi[None] if self.phi_dim else None, x[None])
+            return self.loss(out, y[None])[0]
+
+        rows = vmap(grad_and_value(loss, argnums=(0, 1)), in_dims=(dims, 0, 0, 0))
+        (by_name, by_phi), losses = rows(params, phi, x, y)
+        by_theta = torch.cat([by_name[t.name].flatten(1) for t in self.layout.tensors], dim=1)
+        at = self.tail
+        for t in self.local:
+            by_phi[:, at:at + t.stop - t.start] += by_theta[:, t.start:t.stop]
+            by_theta[:, t.start:t.stop] = 0.0
+            at += t.stop - t.start
+        return by_theta, by_phi, losses
+
+    def outputs(self, params: dict[str, Tensor], phi: Tensor | None, x: Tensor) -> Tensor:
+        """Outputs [B, outputs] for inputs with a row of phi each, or with phi at the identity."""
+        if phi is None or not self.local:
+            return self._forward(params, phi, x)
+        params, dims = self._personal(params, phi)
+        one = vmap(lambda params, phi, x: self._forward(params, phi[None], x[None])[0], in_dims=(dims, 0, 0))
+        result: Tensor = one(params, phi, x)
+        return result
+
+    def _forward(self, params: dict[str, Tensor], phi: Tensor | None, x: Tensor) -> Tensor:
+        if phi is not None and self.phi_dim:
+            x = self.transform.apply(phi, x)
+        result: Tensor = functional_call(self.module, params, (x,))
+        return result
+
+    def _personal(self, params: dict[str, Tensor], phi: Tensor) -> tuple[dict[str, Tensor], dict[str, int | None]]:
+        """Parameters with each sample's own normalisation where the transform keeps that local, and what vmap maps over."""
+        dims: dict[str, int | None] = {name: None for name in params}
+        params, at = dict(params), self.tail
+        for t in self.local:
+            stop = at + t.stop - t.start
+            params[t.name] = params[t.name] + phi[:, at:stop].view(-1, *t.shape)
+            dims[t.name], at = 0, stop
+        return params, dims
