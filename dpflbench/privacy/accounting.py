@@ -9,10 +9,10 @@ phi(a) = e^epsilon phi(b) turns delta = Phi(-a) - e^epsilon Phi(-b) into
 
     log delta = -a²/2 - log sqrt(2 pi) + log(R(a) - R(b)),
 
-which neither under- nor overflows. `_log_delta` returns it together with a bound on its own rounding error. Any solver may propose
-a mu or an epsilon: it is returned only after `log delta + error <= log(target)` was checked for exactly that number, so its true
-delta is at most the target; and delta grows with mu and falls with epsilon. Where the check fails (numbers beyond all use) the
-answer is the bound that follows from delta <= Phi(-a) alone.
+which neither under- nor overflows. `_log_delta` returns it together with a bound on its own rounding error. Any solver may
+propose a mu or an epsilon: it is returned only after `log delta + error <= log(target)` was checked for exactly that number, so
+its true delta is at most the target; and delta grows with mu and falls with epsilon. Where the check fails (numbers beyond all
+use) the answer is the bound that follows from delta <= Phi(-a) alone.
 """
 
 from collections.abc import Callable
@@ -48,8 +48,9 @@ def log_delta(epsilon: Any, mu: Any) -> Floats:
 def mu_of(epsilon: Any, delta: Any) -> Floats:
     """The largest mu that is (epsilon, delta)-DP, rounded down by some 1e-10 at most: [...] and [...] → [...].
 
-    Built for epsilon in 1e-3..1e3 and delta in 1e-12..0.1, right (private) for all others. 0 where delta is 0: no Gaussian is pure.
-    The margin is four times the error bound, `epsilon_of` takes one: hence epsilon_of(mu_of(e, d), d) <= e within that range.
+    Built for epsilon in 1e-3..1e3 and delta in 1e-12..0.1, right (private) for all others. 0 where delta is 0: no Gaussian is
+    pure. The margin is four times the error bound, `epsilon_of` takes one: hence epsilon_of(mu_of(e, d), d) <= e within that
+    range.
     """
     return _in_chunks(_mu_of, *_arrays(epsilon=epsilon, delta=delta))
 
@@ -89,9 +90,9 @@ def _mills(x: Floats) -> Floats:
 def _log_delta(epsilon: Floats, mu: Floats) -> tuple[Floats, Floats]:
     """log delta and a bound on its rounding error.
 
-    With relative errors of 4 ulp in erfcx and of 2 ulp in a and b before their subtraction: a²/2 is off by at most 4 ulp |a| b, the
-    difference of the Mills ratios by 8 ulp (R(a) + R(b)) relative to R(a) - R(b). For a < 0, where R(a) would overflow, the same
-    difference is taken between probabilities. The bound doubles all this.
+    With relative errors of 4 ulp in erfcx and of 2 ulp in a and b before their subtraction: a²/2 is off by at most 4 ulp |a| b,
+    the difference of the Mills ratios by 8 ulp (R(a) + R(b)) relative to R(a) - R(b). For a < 0, where R(a) would overflow, the
+    same difference is taken between probabilities. The bound doubles all this.
     """
     with np.errstate(all="ignore"):
         a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2

@@ -1,11 +1,11 @@
 """Gaussian and Laplace noise: what is drawn, what it costs, how much of it a budget needs.
 
-Scales are rounded up to float32 numbers, at least the smallest normal one: the noise drawn on the device is then exactly the noise the
-ledger charges. Conversions err to the private side, each by a few units in the last place.
+Scales are rounded up to float32 numbers, at least the smallest normal one: the noise drawn on the device is then exactly the
+noise the ledger charges. Conversions err to the private side, each by a few units in the last place.
 
-Floating-point noise is not the real-valued noise of the proofs: an adversary who reads the low bits of single coordinates can learn
-from them (Mironov, "On significance of the least significant bits", 2012). Benchmarks measure utility and spending; a deployment that
-publishes updates needs a discrete mechanism as well.
+Floating-point noise is not the real-valued noise of the proofs: an adversary who reads the low bits of single coordinates can
+learn from them (Mironov, "On significance of the least significant bits", 2012). Benchmarks measure utility and spending; a
+deployment that publishes updates needs a discrete mechanism as well.
 """
 
 from dataclasses import dataclass, field
@@ -65,7 +65,7 @@ class Gaussian(Mechanism):
         return np.square(scale)
 
     def per_use(self, left: Floats, uses: Floats, epsilon: Floats, delta: Floats) -> Floats:
-        """Return even shares of mu², or with "linear" what the classic calibration at (epsilon / uses, delta / uses) spends if less.
+        """Return even shares of mu²; with "linear" what the classic scale at (epsilon / uses, delta / uses) costs, if that is less.
 
         Differs: the classic calibration is proved for epsilon < 1 only; the cap by the even share makes it private for any. A
         selector that plans twice hands over the uses of each plan, and each splits the whole (epsilon, delta) under that cap.
@@ -90,13 +90,15 @@ class Laplace(Mechanism):
     def sample(self, scale: Tensor, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
         """Draw scale * Laplace(0, 1) by inverting its distribution function at one uniform number a coordinate.
 
-        A uniform u in [0, 1) is a multiple of 2^-24 (float32) or 2^-53; half a step is added, so u is never 0 or 1 and the noise
-        never infinite. The price: in float32 the tails end at 24 ln 2 = 16.6 scales, where 6e-8 of the mass would lie beyond.
+        A uniform u in [0, 1) is a multiple of step = 2^-24 (float32) or 2^-53; u + step/2 stands for it, so that neither end is
+        ever reached and no noise is infinite. The price: in float32 the tails end at 24 ln 2 = 16.6 scales, with 6e-8 of the
+        mass beyond.
         """
-        step = 2.0**-24 if scale.dtype == torch.float32 else 2.0**-53
+        step = torch.finfo(scale.dtype).eps / 2
         u = torch.rand(shape, generator=rng, device=scale.device, dtype=scale.dtype)
-        lower = torch.minimum(u + step / 2, (1 - u) - step / 2)  # distance to the nearer end: exact, as both are multiples of step / 2
-        return scale * torch.sign(u + step / 2 - 0.5) * -torch.log(2 * lower)
+        tail = torch.minimum(u + step / 2, (1 - u) - step / 2)  # distance to the nearer end; the smaller of the two is exact
+        size = torch.log_(2 * tail)  # minus the noise's size
+        return scale * torch.where(u < 0.5, size, -size)
 
     def cost(self, scale: Floats, sensitivity: Floats) -> Floats:
         """Return epsilon = sensitivity / scale as [..., 1]."""
