@@ -1,0 +1,184 @@
+"""Who is best, by how much and how surely: rankings within a setting and over all of them.
+
+Only private algorithms are ranked, and only those that ended well on every seed on which any of them did: an average over the seeds
+an algorithm survived would flatter it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpflbench.report.labels import clean, listing, number, p_value
+from dpflbench.report.statistics import LEVEL, Paired, holm, paired, seeds_needed, smallest_p
+from dpflbench.report.view import Group, Setting, View
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One algorithm against another in one place."""
+
+    algorithm: str
+    reference: str
+    paired: Paired
+    p_holm: float
+
+    @property
+    def significant(self) -> bool:
+        """Whether the corrected test tells the two apart."""
+        return self.p_holm < LEVEL
+
+
+def differences(values: dict[str, dict[int, float]], reference: str) -> list[Difference]:
+    """Every other algorithm minus the reference on their common seeds, one Holm family; values: name → seed → value."""
+    base = values[reference]
+    found = []
+    for name, mine in values.items():
+        seeds = sorted(mine.keys() & base.keys())
+        if name != reference and seeds:
+            found.append((name, paired([mine[s] - base[s] for s in seeds])))
+    corrected = holm([p.p for _, p in found])
+    return [Difference(name, reference, p, q) for (name, p), q in zip(found, corrected, strict=True)]
+
+
+def ranked(view: View, setting: Setting) -> list[Group]:
+    """Private algorithms that can be ranked in a setting, best first."""
+    private = [g for g in view.in_setting(setting) if g.private]
+    seeds = {s for g in private for s in g.values}
+    complete = [g for g in private if seeds and g.values.keys() == seeds]
+    sign = -1.0 if view.metrics[setting.key].higher_is_better else 1.0
+    return sorted(complete, key=lambda g: sign * g.mean)
+
+
+def best(view: View, setting: Setting) -> Group | None:
+    """The private algorithm with the best mean in a setting."""
+    order = ranked(view, setting)
+    return order[0] if order else None
+
+
+def to_baseline(view: View, setting: Setting) -> list[Difference]:
+    """Every private algorithm against the setting's baseline, one Holm family."""
+    reference = view.baseline(setting)
+    if reference is None:
+        return []
+    return differences({g.algorithm: g.values for g in view.in_setting(setting)
+                        if (g.private or g.algorithm == reference) and g.values}, reference)
+
+
+def to_best(view: View, setting: Setting) -> list[Difference]:
+    """Every ranked algorithm against the best one, one Holm family."""
+    order = ranked(view, setting)
+    return differences({g.algorithm: g.values for g in order}, order[0].algorithm) if order else []
+
+
+def indistinguishable(view: View, setting: Setting) -> set[str]:
+    """Ranked algorithms that the corrected test does not tell apart from the best; none where the seeds are too few to tell any."""
+    found = to_best(view, setting)
+    able = found and smallest_p(found[0].paired.n, len(found)) <= LEVEL
+    return {d.algorithm for d in found if not d.significant} if able else set()
+
+
+def role(view: View, algorithm: str) -> str:
+    """The name under which an algorithm is followed across settings: baselines that stand in for one another share one."""
+    played = baseline_role(view)
+    return "/".join(played) if algorithm in played else algorithm
+
+
+def baseline_role(view: View) -> tuple[str, ...]:
+    """Baselines that never meet in a setting (DPSGD under Gaussian, DMLDP under Laplace noise) and so are one competitor."""
+    names = [n for n in view.options.baselines if n in view.algorithms]
+    meet = any(sum(1 for n in names if (g := view.group(s, n)) is not None and g.values) > 1 for s in view.settings)
+    return tuple(names) if len(names) > 1 and not meet else ()
+
+
+def across(view: View) -> dict[str, dict[int, float]]:
+    """Role → seed → mean over settings, of private competitors with a value in every setting on every common seed.
+
+    Empty when the settings do not share a metric: accuracies and errors have no mean.
+    """
+    if view.common_metric is None:
+        return {}
+    table: dict[str, list[dict[int, float]]] = {}
+    for setting in view.settings:
+        for group in ranked(view, setting):
+            table.setdefault(role(view, group.algorithm), []).append(group.values)
+    full = {name: rows for name, rows in table.items() if len(rows) == len(view.settings)}
+    seeds = set.intersection(*(set(row) for rows in full.values() for row in rows)) if full else set()
+    return {name: {s: float(np.mean([row[s] for row in rows])) for s in sorted(seeds)} for name, rows in full.items() if seeds}
+
+
+def rank_matrix(view: View) -> tuple[list[str], NDArray[np.float64], NDArray[np.bool_]]:
+    """Roles ranked in every setting, their means [settings, roles] and whether higher is better [settings]."""
+    rows = [{role(view, g.algorithm): g.mean for g in ranked(view, s)} for s in view.settings]
+    rows = [row for row in rows if row]
+    names = [n for n in dict.fromkeys(role(view, a) for a in view.algorithms) if rows and all(n in row for row in rows)]
+    up = np.array([view.metrics[s.key].higher_is_better for s in view.settings if ranked(view, s)], dtype=bool)
+    return names, np.array([[row[n] for n in names] for row in rows], dtype=np.float64).reshape(len(rows), len(names)), up
+
+
+def seed_warnings(view: View) -> list[str]:
+    """What the number of seeds allows to say; empty when every Holm family can reach significance."""
+    if not view.settings:
+        return []
+    counts = [len(order[0].values) for s in view.settings if (order := ranked(view, s))]
+    families = [len(order) - 1 for s in view.settings if (order := ranked(view, s))]
+    seeds, comparisons = (min(counts), max(families)) if counts else (0, 0)
+    if comparisons < 1 or smallest_p(seeds, comparisons) <= LEVEL:
+        return []
+    single = smallest_p(seeds)
+    reach = "cannot be significant" if single > LEVEL else "can be significant only uncorrected"
+    family = f"{comparisons} comparison{'s' * (comparisons != 1)}"
+    needed = f"one comparison needs {seeds_needed()} seeds"
+    if comparisons > 1:
+        needed += f", {comparisons} need {seeds_needed(comparisons)}"
+    return [f"{seeds} seed{'s' * (seeds != 1)}: a two-sided exact paired test cannot go below p = {p_value(single)}, or "
+            f"{p_value(smallest_p(seeds, comparisons))} after Holm's correction for {family}, so differences {reach} at {LEVEL} and "
+            f"none is marked ≈; {needed}."]
+
+
+def _footing(view: View, values: dict[str, dict[int, float]], winner: str) -> str:
+    metric = view.common_metric
+    if metric is None:
+        return ""
+    found = differences(values, winner)
+    if not found:
+        return ""
+    sign = -1.0 if metric.higher_is_better else 1.0  # turns "other minus winner" into "how much better the winner is"
+    second = min(found, key=lambda d: sign * d.paired.mean)
+    low, high = sorted((sign * second.paired.low, sign * second.paired.high))
+    span = "" if math.isnan(low) else f"95 % confidence interval {number(low)} to {number(high)}, "
+    unit = "points" if metric.unit == "%" else f"in {clean(metric.name, 40)}"
+    where = f"Averaged over all {len(view.settings)} columns it is" if len(view.settings) > 1 else "It is"
+    verdict = "significant" if second.significant else "not significant"
+    if smallest_p(second.paired.n, len(found)) > LEVEL:
+        verdict = "so few seeds cannot be significant"
+    return (f" {where} {number(sign * second.paired.mean)} {unit} better than {clean(second.algorithm, 60)}, the next one "
+            f"({span}exact paired test over {second.paired.n} seeds: p = {p_value(second.paired.p)}, Holm-corrected over "
+            f"{len(found)} comparison{'s' * (len(found) != 1)} {p_value(second.p_holm)}: {verdict} at {LEVEL}).")
+
+
+def _list_wins(wins: Sequence[tuple[str, int]], columns: int) -> str:
+    name, count = wins[0]
+    rest = ""
+    if len(wins) > 1:
+        rest = "; " + listing([f"{clean(other, 60)} in {n}" for other, n in wins[1:]])
+    return f"{clean(name, 60)} is the best private algorithm in {count} of {columns} column{'s' * (columns != 1)}{rest}."
+
+
+def winner_sentence(view: View) -> str:
+    """Who won, in plain words, and what the seeds allow to say about it."""
+    winners = [role(view, g.algorithm) for s in view.settings if (g := best(view, s)) is not None]
+    if not winners:
+        return "No private algorithm has a result yet, so there is nothing to compare."
+    wins = sorted(((name, winners.count(name)) for name in set(winners)), key=lambda item: (-item[1], item[0]))
+    text = _list_wins(wins, len(winners))
+    overall = across(view)
+    if view.common_metric is None or not overall:
+        return text
+    sign = -1 if view.common_metric.higher_is_better else 1
+    first = min(overall, key=lambda name: sign * float(np.mean(list(overall[name].values()))))
+    if first != wins[0][0]:
+        text += f" Averaged over all {len(view.settings)} columns, {clean(first, 60)} is best."
+    return text + _footing(view, overall, first)

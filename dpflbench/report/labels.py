@@ -1,0 +1,142 @@
+"""Words and numbers of a report: labels of axes and settings, formatted figures, text made safe for each place it goes to.
+
+Names come from plugins and suites, that is from strangers: `clean` shows what could move a cursor or turn text around as escapes.
+"""
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpflbench.records import Metric
+
+LABELS = {
+    "privacy.mechanism": "mechanism", "privacy.epsilon.high": "ε max", "privacy.epsilon.low": "ε min",
+    "task.partition.alpha": "alpha", "task.dataset.name": "data set", "task.dataset": "data set", "task.model": "model",
+}
+DATASETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "fashion-mnist": "Fashion-MNIST", "femnist": "FEMNIST",
+            "cifar10": "CIFAR-10", "cifar-10": "CIFAR-10", "lending": "Lending Club", "lending_club": "Lending Club",
+            "lending-club": "Lending Club"}
+MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
+LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+         "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+         '"': r"\textquotedbl{}", "`": r"\textasciigrave{}", "-": r"{-}", "'": r"\textquotesingle{}",
+         "±": r"$\pm$", "ε": r"$\varepsilon$", "δ": r"$\delta$", "σ": r"$\sigma$", "γ": r"$\gamma$", "ρ": r"$\rho$",
+         "φ": r"$\varphi$", "μ": r"$\mu$", "Γ": r"$\Gamma$", "≈": r"$\approx$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
+         "∞": r"$\infty$", "–": "--", "−": "$-$", "≤": r"$\leq$", "≥": r"$\geq$", "†": r"\textdagger{}",
+         "×": r"$\times$", "·": r"$\cdot$",
+         "…": r"\ldots{}", "’": "'", "‘": "`", "“": "``", "”": "''"}
+
+
+def clean(text: object, limit: int = 400) -> str:
+    """One line of printable text: control, format and separator characters become visible escapes, length is bounded."""
+    out = []
+    for char in str(text).replace("\r\n", " ").replace("\n", " ").replace("\t", " "):
+        category = unicodedata.category(char)
+        out.append(f"\\u{ord(char):04x}" if category in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"} else char)
+    line = "".join(out)
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def markdown(text: object) -> str:
+    """Text that Markdown shows as it is."""
+    return MARKDOWN.sub(r"\\\1", clean(text))
+
+
+def latex(text: object) -> str:
+    """Text that LaTeX sets as it is; letters no common font has are named by their code point."""
+    out = []
+    for char in clean(text):
+        known = LATEX.get(char)
+        out.append(known if known is not None else char if char.isascii() or "À" <= char <= "ɏ" else f"[U+{ord(char):04X}]")
+    return "".join(out)
+
+
+def spreadsheet(text: object) -> str:
+    """Text that a spreadsheet does not take for a formula."""
+    line = clean(text)
+    return f"'{line}" if line[:1] in {"=", "+", "-", "@", "|", "%"} else line
+
+
+def axis(path: str) -> str:
+    """A short name of an axis: the glossary's, or the path without its section."""
+    return LABELS.get(path) or clean(path.split(".", 1)[-1], 60)
+
+
+def axis_value(value: Any) -> str:
+    """An axis value in few letters: numbers plain, mappings by their name or kind."""
+    if isinstance(value, Mapping):
+        for key in ("name", "kind", "use"):
+            if isinstance(value.get(key), str):
+                rest = {k: v for k, v in value.items() if k != key}
+                return clean(value[key], 60) + (f" {clean(json.dumps(rest, default=str), 60)}" if rest else "")
+        return clean(json.dumps(value, default=str), 60)
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, float | int):
+        return f"{value:g}"
+    return DATASETS.get(str(value), clean(value, 60))
+
+
+def coordinate(path: str, value: Any) -> str:
+    """One coordinate in words: `gaussian`, `ε max 3`."""
+    return axis_value(value) if isinstance(value, str | Mapping) else f"{axis(path)} {axis_value(value)}"
+
+
+def coordinates(values: Mapping[str, Any], only: Sequence[str] | None = None, joint: str = ", ") -> str:
+    """Coordinates in words; `only` picks and orders axes."""
+    paths = list(values) if only is None else [p for p in only if p in values]
+    return joint.join(coordinate(p, values[p]) for p in paths)
+
+
+def number(value: float, digits: int = 2) -> str:
+    """A figure for reading: two decimals from 1 on, three significant digits below, powers of ten when huge."""
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    size = abs(value)
+    if size >= 1e5:
+        return f"{value:.2e}"
+    if size >= 1 or size == 0 or round(size, digits) >= 0.1:
+        return f"{value:.{digits}f}"
+    return f"{value:.3g}"
+
+
+def signed(value: float) -> str:
+    """A difference, always with its sign."""
+    text = number(abs(value))
+    return text if math.isnan(value) else f"{'+' if value >= 0 else '−'}{text}"
+
+
+def p_value(p: float) -> str:
+    """A p value with two significant digits."""
+    return "–" if math.isnan(p) else "<0.0001" if p < 1e-4 else f"{p:.2g}"
+
+
+def mean_std(mean: float, std: float) -> str:
+    """`84.52 ± 0.31`; without a standard deviation the mean alone."""
+    return number(mean) if math.isnan(std) else f"{number(mean)} ± {number(std)}"
+
+
+def arrow(metric: Metric) -> str:
+    """Which way is better."""
+    return "↑" if metric.higher_is_better else "↓"
+
+
+def metric_label(metric: Metric) -> str:
+    """`accuracy (%) ↑`, `mse ↓`."""
+    unit = f" ({clean(metric.unit, 20)})" if metric.unit else ""
+    return f"{clean(metric.name, 40)}{unit} {arrow(metric)}"
+
+
+def metric_direction(metric: Metric) -> str:
+    """Which way is better, in words."""
+    return "higher is better" if metric.higher_is_better else "lower is better"
+
+
+def listing(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
