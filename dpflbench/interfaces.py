@@ -96,6 +96,7 @@ class Mechanism(ABC):
 
     name: ClassVar[str]
     clip_order: ClassVar[Literal[1, 2]]  # p of the norm that bounds sensitivity
+    pure: ClassVar[bool] = False  # True: epsilon alone, delta is 0 whatever a suite says
     exponent: int  # z: the variance of the noise grows with uses**z (class attribute or dataclass field)
 
     @abstractmethod

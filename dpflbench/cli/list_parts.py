@@ -1,0 +1,51 @@
+"""`dpflbench list`: every part of every plugin, its parameters and who supplied it."""
+
+import inspect
+from typing import Annotated, Any
+
+import typer
+
+from dpflbench.cli.options import Without
+
+
+def list_parts(kind: Annotated[str | None, typer.Argument(help="mechanisms, selectors, aggregators, transforms, algorithms, datasets "
+                                                          "or models; all if not given.", show_default=False)] = None,
+               without: Without = None) -> None:
+    """List installed parts with their parameters, defaults and the distribution that supplied them."""
+    from tabulate import tabulate
+
+    from dpflbench.catalogue import KINDS, load
+    from dpflbench.checking import suggest
+    from dpflbench.cli.output import printable
+    from dpflbench.errors import DpflbenchError
+
+    if kind is not None and kind not in KINDS:
+        raise DpflbenchError(f"list {kind}: unknown; {suggest(kind, KINDS)}")
+    catalogue = load(without or ())
+    for each in [kind] if kind else KINDS:
+        rows = [[printable(part.name), printable(_parameters(part.factory)), *_extra(each, part.factory),
+                 printable(f"{part.distribution} {part.version}"), printable(part.plugin)]
+                for _, part in sorted(catalogue.parts[each].items(), key=lambda item: item[0].lower())]
+        headers = [each[:-1], "parameters (defaults)", *(["trainable"] if each == "models" else []), "supplied by", "plugin"]
+        typer.echo(tabulate(rows, headers, tablefmt="simple", maxcolwidths=[None, 60] + [None] * (len(headers) - 2)))
+        typer.echo("")
+
+
+def _parameters(factory: Any) -> str:
+    from dpflbench.checking import parameters
+
+    shown = []
+    for name, (_, default) in parameters(factory).items():
+        shown.append(name if default is inspect.Parameter.empty else f"{name}={default!r}")
+    return ", ".join(shown) or "–"
+
+
+def _extra(kind: str, factory: Any) -> list[str]:
+    """For a model: its parameter count on its default input, where it names one."""
+    if kind != "models":
+        return []
+    shape, outputs = getattr(factory, "default_input", None), getattr(factory, "default_outputs", None)
+    if shape is None or outputs is None:
+        return ["?"]
+    count = sum(p.numel() for p in factory().build(tuple(shape), outputs).parameters())
+    return [f"{count:,} on {'×'.join(map(str, shape))}"]

@@ -1,0 +1,304 @@
+"""YAML to Suite: read, merged with what it extends and with --set, and checked as far as that needs no plugin.
+
+A suite is data, never code: no interpolation, no object construction, no file but the one it extends. All problems are listed at
+once, each with its path into the file. What a section means at one point of the axes is decided in plan.py.
+"""
+
+import copy
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from dpflbench.checking import INVALID, build, join, suggest
+from dpflbench.errors import DpflbenchError, SuiteError
+from dpflbench.records import content_digest
+
+SECTIONS = ("name", "description", "extends", "task", "federation", "privacy", "evaluate", "resources", "axes", "seeds",
+            "algorithms", "report")
+# where a bare word or number stands for a mapping: `model: softmax`, `partition: iid`, `epsilon: 2.0`
+SHORTHANDS = {"task.dataset": "name", "task.model": "name", "privacy.mechanism": "name", "task.partition": "kind",
+              "task.dataset.features": "kind", "privacy.epsilon": "kind", "privacy.delta": "kind"}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of `algorithms`: what to use, its parameters, its label in the table."""
+
+    use: str
+    given: Mapping[str, Any]
+    label: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the table shows."""
+
+    rows: Literal["algorithm"] = "algorithm"
+    columns: list[str] | None = None  # axis paths; all of them if not given
+    value: Literal["utility", "utility_global", "utility_personal", "utility_mean_phi"] = "utility"
+    baseline: str | list[str] = field(default_factory=lambda: ["DPSGD", "DMLDP"])  # the first that has a value in a column
+    paper: str | None = None  # a table or figure of the paper to show beside ours
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """How often the test utility is taken; the last round always is."""
+
+    every: int = 10
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ValueError(f"every: {self.every}; allowed: 1 or more rounds")
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one run asks of a cluster."""
+
+    cpu: float = 1.0
+    gpu: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("cpu", "gpu"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name}: {getattr(self, name)}; allowed: 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A checked suite: the base configuration and what varies over it."""
+
+    name: str
+    description: str
+    base: Mapping[str, Any]  # task, federation, privacy as plain mappings
+    axes: Mapping[str, Sequence[Any]]
+    seeds: Sequence[int]
+    entries: Sequence[Entry]
+    report: Report
+    evaluate: Evaluate
+    resources: Resources
+    where: str  # file, for messages
+    folder: Path
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Suite:
+    """The suite in a file, with `key=value` overrides; SuiteError lists every problem found without plugins."""
+    raw = read(path)
+    problems: list[str] = []
+    for override in overrides:
+        key, sign, text = override.partition("=")
+        if not sign or not key:
+            problems.append(f"--set {override}: expected key=value")
+            continue
+        set_path(raw, key.strip(), parse_value(text), f"--set {key}", problems)
+    suite = check(normalise(raw), str(path), path.parent, problems)
+    if problems or suite is None:
+        raise SuiteError([p if p.startswith("--set") else f"{path}: {p}" for p in problems])
+    return suite
+
+
+def read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The plain mapping of a suite file on top of the one it extends."""
+    if path.resolve() in seen:
+        raise SuiteError([f"{path}: extends itself through {' → '.join(str(p.name) for p in seen)}"])
+    raw = normalise(_parse(path))
+    parent = raw.pop("extends", None)
+    if parent is None:
+        return raw
+    if not isinstance(parent, str):
+        raise SuiteError([f"{path}: extends: expected the path of a suite file, found {parent!r}"])
+    return merge(read(path.parent / parent, (*seen, path.resolve())), raw)
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    try:
+        raw = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    except FileNotFoundError:
+        known = sorted(str(p.name) for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
+        raise DpflbenchError(f"{path}: no such file; {suggest(path.name, known)}") from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise DpflbenchError(f"{path}: cannot be read ({e})") from None
+    except (YAMLError, OmegaConfBaseException, ValueError, TypeError, RecursionError, AttributeError, KeyError) as e:
+        text = re.sub(r"\s+", " ", str(e)).strip()
+        raise SuiteError([f"{path}: not a YAML suite ({text[:300]})"]) from None
+    if not isinstance(raw, dict):
+        raise SuiteError([f"{path}: expected a mapping with {', '.join(SECTIONS[:6])}, ..."])
+    return {str(k): v for k, v in raw.items()}
+
+
+def _interpolations(value: Any, path: str) -> list[str]:
+    if isinstance(value, str):
+        return [path] if "${" in value else []
+    if isinstance(value, Mapping):
+        return [hit for k, v in value.items() for hit in _interpolations(v, join(path, k)) + _interpolations(k, join(path, k))]
+    if isinstance(value, list):
+        return [hit for i, v in enumerate(value) for hit in _interpolations(v, f"{path}[{i}]")]
+    return []
+
+
+def parse_value(text: str) -> Any:
+    """The YAML value of a command-line text; the text itself if it is none."""
+    import yaml
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        value = OmegaConf.to_container(OmegaConf.create(f"value: {text}"), resolve=False)
+    except (yaml.YAMLError, OmegaConfBaseException, ValueError):
+        return text
+    return value["value"] if isinstance(value, dict) and set(value) == {"value"} else text
+
+
+def normalise(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A deep copy with shorthands written out: `model: softmax` is `model: {name: softmax}`."""
+    out: dict[str, Any] = copy.deepcopy(dict(raw))
+    for path, tag in SHORTHANDS.items():
+        *parents, last = path.split(".")
+        spot: Any = out
+        for name in parents:
+            spot = spot.get(name) if isinstance(spot, dict) else None
+        if isinstance(spot, dict) and last in spot:
+            value = spot[last]
+            if isinstance(value, str):
+                spot[last] = {tag: value}
+            elif isinstance(value, int | float) and tag == "kind" and not isinstance(value, bool):
+                spot[last] = {"kind": "constant", "value": value}
+    return out
+
+
+def merge(base: Mapping[str, Any], top: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Mappings merged key by key; lists, axes, and parts of another name or kind are replaced whole."""
+    out = dict(base)
+    for key, value in top.items():
+        old, here = out.get(key), join(path, key)
+        same = isinstance(old, dict) and isinstance(value, dict) and here != "axes" and all(
+            tag not in value or value[tag] == old.get(tag) for tag in ("name", "kind"))
+        out[key] = merge(old, value, here) if same and isinstance(old, dict) else copy.deepcopy(value)
+    return out
+
+
+def set_path(raw: dict[str, Any], path: str, value: Any, who: str, problems: list[str]) -> None:
+    """Put a value at a dotted path (list items by [index] or .index), creating mappings on the way."""
+    keys = ["axes", path[5:]] if path.startswith("axes.") else [k for k in re.split(r"[.\[\]]+", path) if k]
+    spot: Any = raw
+    for i, key in enumerate(keys):
+        last = i == len(keys) - 1
+        if isinstance(spot, list):
+            if not key.isdigit() or int(key) >= len(spot):
+                problems.append(f"{who}: '{key}' is no index of a list of {len(spot)}")
+                return
+            if last:
+                spot[int(key)] = value
+            else:
+                spot = spot[int(key)]
+        elif isinstance(spot, dict):
+            if last:
+                spot[key] = value
+            else:
+                spot = spot.setdefault(key, {})
+        else:
+            problems.append(f"{who}: '{'.'.join(keys[:i])}' is {spot!r}, nothing can be set below it")
+            return
+
+
+def check(raw: Mapping[str, Any], where: str, folder: Path, problems: list[str]) -> Suite | None:
+    """The suite a plain mapping describes, None if there are problems."""
+    problems += [f"{path}: interpolation '${{...}}' is not available in a suite" for path in _interpolations(raw, "")]
+    for key in raw:
+        if key not in SECTIONS:
+            problems.append(f"{key}: unknown; {suggest(key, SECTIONS)}")
+    for key in ("name", "task", "federation", "algorithms"):
+        if key not in raw:
+            problems.append(f"{key}: missing")
+    name = raw.get("name", "")
+    if "name" in raw and (not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}", name)):
+        problems.append(f"name: found {name!r}; letters, digits, space, '.', '_' and '-' are allowed (it names a folder)")
+    base = {}
+    for key in ("task", "federation", "privacy"):
+        base[key] = raw.get(key) or {}
+        if not isinstance(base[key], Mapping):
+            problems.append(f"{key}: expected a mapping, found {base[key]!r}")
+    axes = _axes(raw.get("axes") or {}, problems)
+    report = build(Report, raw.get("report") or {}, "report", problems)
+    if report is not INVALID and report.columns is not None:
+        problems += [f"report.columns: '{c}' is not an axis; {suggest(c, axes)}" for c in report.columns if c not in axes]
+    entries = _entries(raw.get("algorithms"), problems) if "algorithms" in raw else []
+    seeds = _seeds(raw.get("seeds", 1), problems)
+    evaluate = build(Evaluate, raw.get("evaluate") or {}, "evaluate", problems)
+    resources = build(Resources, raw.get("resources") or {}, "resources", problems)
+    description = raw.get("description", "")
+    if not isinstance(description, str):
+        problems.append(f"description: expected a text, found {description!r}")
+    if problems:
+        return None
+    return Suite(name, description, base, axes, seeds, entries, report, evaluate, resources, where, folder)
+
+
+def _axes(raw: Any, problems: list[str]) -> dict[str, list[Any]]:
+    if not isinstance(raw, Mapping):
+        problems.append(f"axes: expected a mapping from path to values, found {raw!r}")
+        return {}
+    axes: dict[str, list[Any]] = {}
+    for path, values in raw.items():
+        head = str(path).split(".")[0]
+        if head not in ("task", "federation", "privacy"):
+            problems.append(f"axes.{path}: an axis varies task, federation or privacy; {suggest(head, SECTIONS[3:6])}")
+        elif not isinstance(values, list) or not values:
+            problems.append(f"axes.{path}: empty; expected a list of at least one value")
+        elif len({content_digest(v) for v in values}) < len(values):
+            problems.append(f"axes.{path}: a value stands there twice")
+        else:
+            axes[str(path)] = values
+    return axes
+
+
+def _seeds(raw: Any, problems: list[str]) -> list[int]:
+    if isinstance(raw, int) and not isinstance(raw, bool) and raw >= 1:
+        return list(range(raw))
+    if isinstance(raw, list) and raw and all(isinstance(s, int) and not isinstance(s, bool) for s in raw) and len(set(raw)) == len(raw):
+        return list(raw)
+    problems.append(f"seeds: found {raw!r}; expected how many (1 or more) or a list of different integers")
+    return []
+
+
+def _entries(raw: Any, problems: list[str]) -> list[Entry]:
+    if not isinstance(raw, list) or not raw:
+        problems.append("algorithms: empty; expected a list of names or of {use, as, with}")
+        return []
+    entries: list[Entry] = []
+    for i, item in enumerate(raw):
+        path = f"algorithms[{i}]"
+        if isinstance(item, str):
+            item = {"use": item}
+        if not isinstance(item, Mapping) or not isinstance(item.get("use"), str):
+            problems.append(f"{path}: expected a name or a mapping with 'use', found {item!r:.60}")
+            continue
+        problems += [f"{path}.{k}: unknown; {suggest(k, ('use', 'as', 'with'))}" for k in item if k not in ("use", "as", "with")]
+        given, label = item.get("with") or {}, item.get("as")
+        if not isinstance(given, Mapping):
+            problems.append(f"{path}.with: expected a mapping, found {given!r:.60}")
+            continue
+        if label is not None and (not isinstance(label, str) or not label.strip()):
+            problems.append(f"{path}.as: expected a text, found {label!r}")
+            continue
+        options = ", ".join(f"{k}={_short(v)}" for k, v in sorted(given.items()))
+        default = item["use"] + (f"({options})" if options else "")
+        entries.append(Entry(item["use"], given, label or default, i))
+    labels = [e.label for e in entries]
+    problems += [f"algorithms[{e.index}]: '{e.label}' stands there twice; tell them apart by 'as'"
+                 for e in entries if labels.index(e.label) < entries.index(e)]
+    return entries
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return str(value.get("name", "{…}"))
+    return str(value)
