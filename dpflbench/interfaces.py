@@ -302,6 +302,7 @@ class Examples:
     n_classes: int  # 0 for regression
     groups: Tensor | None = None  # [M] int64, the natural owner of each training example (a writer)
     references: Mapping[str, float] = field(default_factory=dict)  # e.g. predict_the_mean: utility of trivial models
+    test_groups: Tensor | None = None  # the same for the test part, needed when a test part is drawn anew
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,180 @@
+"""From a data set to a task: test split, features, partition, held-out shards; everything drawn from the stream `split`.
+
+`split: official` keeps the data set's own test part; `split: paper` pools everything and draws the test part at random, as the
+paper does. What does not depend on the seed is cached.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from dpflbench.errors import DpflbenchError
+from dpflbench.hookspecs import Factories
+from dpflbench.interfaces import Dataset, Examples, Ints
+from dpflbench.randomness import Streams
+from dpflbench.tasks.cache import Tensors, cached
+from dpflbench.tasks.features import Features, as_float
+from dpflbench.tasks.mnist import Mnist
+from dpflbench.tasks.partition import NOBODY, Partition, quantile_classes
+from dpflbench.tasks.task import Shards, Task
+
+Split = Literal["official", "paper"]
+DATASETS: Factories = {"mnist": Mnist}
+
+# Decisions inside the stream `split`, each with its own draws: a change to one leaves the others as they were.
+TEST, LIMIT, OWNERS, HELD_OUT = range(4)
+
+
+def load_task(
+    dataset: Dataset,
+    features: Features | None,
+    partition: Partition,
+    n_clients: int,
+    holdout: float,
+    split: Split,
+    streams: Streams,
+    root: Path | None,
+    device: torch.device | str = "cpu",
+    limit: int | None = None,
+) -> Task:
+    """A data set dealt out to n_clients clients, on the device.
+
+    `limit` keeps that many examples drawn at random: of everything under `split: paper`, of the training part otherwise. Each
+    client keeps the share `holdout` of its examples for personal utility; they are not trained on and not counted in its size.
+    """
+    if not 0.0 <= holdout < 1.0:
+        raise DpflbenchError(f"task.holdout: {holdout}; allowed: 0 ≤ holdout < 1")
+    examples = _examples(dataset, features, split, streams, root, limit)
+    y = examples.y_train.numpy()
+    classes = y.astype(np.int64) if examples.n_classes else quantile_classes(y.astype(np.float64))
+    groups = None if examples.groups is None else examples.groups.numpy()
+    owner = partition.assign(classes, groups, n_clients, streams.numpy("split", OWNERS))
+    train, held_out = _hold_out(owner, n_clients, holdout, streams.numpy("split", HELD_OUT))
+    task = Task(
+        train=_shards(examples, owner, train, n_clients, device),
+        holdout=_shards(examples, owner, held_out, n_clients, device),
+        test_x=as_float(examples.x_test).to(device),
+        test_y=examples.y_test.to(device),
+        n_classes=examples.n_classes,
+        references=dict(examples.references),
+    )
+    return task if examples.n_classes else replace(task, references={**task.references, **regression_references(task)})
+
+
+def regression_references(task: Task) -> dict[str, float]:
+    """Test MSE of the training mean and of pooled least squares: what to beat, and what no linear model beats by much."""
+    x, y = task.train.x.flatten(1).double().cpu(), task.train.y.double().cpu()
+    test_x, test_y = task.test_x.flatten(1).double().cpu(), task.test_y.double().cpu()
+    design = torch.cat([x, torch.ones(len(x), 1, dtype=torch.float64)], 1)
+    solution = torch.linalg.lstsq(design, y[:, None], driver="gelsd").solution[:, 0]
+    predicted = test_x @ solution[:-1] + solution[-1]
+    return {
+        "predict_the_mean": float(((test_y - y.mean()) ** 2).mean()),
+        "least_squares": float(((test_y - predicted) ** 2).mean()),
+    }
+
+
+def _examples(
+    dataset: Dataset, features: Features | None, split: Split, streams: Streams, root: Path | None, limit: int | None
+) -> Examples:
+    """Training and test examples as the model will see them."""
+    if split == "official" and limit is None:
+        return _with_features_cached(dataset, features, root)
+    examples = dataset.load(root)
+    if split == "paper":
+        examples = _redrawn(examples, limit, getattr(dataset, "test_share", None), streams)
+    elif limit is not None:
+        kept = _drawn(len(examples.y_train), limit, streams.numpy("split", LIMIT))
+        examples = _train_subset(examples, kept)
+    return _with_features(examples, features)
+
+
+def _with_features(examples: Examples, features: Features | None) -> Examples:
+    """The examples with their features in place of what they were."""
+    if features is None:
+        return examples
+    x_train, x_test = features.fit_apply(examples.x_train, examples.x_test)
+    return replace(examples, x_train=x_train, x_test=x_test)
+
+
+def _with_features_cached(dataset: Dataset, features: Features | None, root: Path | None) -> Examples:
+    """The same for the official split, where nothing depends on the seed: kept between runs, without the images."""
+    if features is None:
+        return dataset.load(root)
+
+    def build() -> Tensors:
+        examples = _with_features(dataset.load(root), features)
+        tensors = {
+            "x_train": examples.x_train,
+            "y_train": examples.y_train,
+            "x_test": examples.x_test,
+            "y_test": examples.y_test,
+            "n_classes": torch.tensor(examples.n_classes),
+        }
+        return tensors if examples.groups is None else {**tensors, "groups": examples.groups}
+
+    key = {"digest": dataset.digest(root), "dataset": repr(dataset), "features": repr(features)}
+    tensors = cached(f"{type(dataset).__name__.lower()}-features", key, build)
+    return Examples(
+        tensors["x_train"],
+        tensors["y_train"],
+        tensors["x_test"],
+        tensors["y_test"],
+        n_classes=int(tensors["n_classes"]),
+        groups=tensors.get("groups"),
+    )
+
+
+def _redrawn(examples: Examples, limit: int | None, test_share: float | None, streams: Streams) -> Examples:
+    """The paper's split: everything pooled, `limit` examples kept, a random share of them for testing."""
+    total = len(examples.y_train) + len(examples.y_test)
+    kept = np.arange(total) if limit is None else _drawn(total, limit, streams.numpy("split", LIMIT))
+    share = len(examples.y_test) / total if test_share is None else test_share
+    n_test = int(np.floor(len(kept) * share + 1e-9))
+    if not 0 < n_test < len(kept):
+        raise DpflbenchError(f"task.limit: {len(kept)} examples leave {n_test} for testing; allowed: more examples")
+    order = streams.numpy("split", TEST).permutation(kept)
+    test, train = torch.from_numpy(np.sort(order[:n_test])), torch.from_numpy(np.sort(order[n_test:]))
+    x, y = torch.cat([examples.x_train, examples.x_test]), torch.cat([examples.y_train, examples.y_test])
+    groups = None
+    if examples.groups is not None and examples.test_groups is not None:
+        groups = torch.cat([examples.groups, examples.test_groups])[train]
+    return replace(examples, x_train=x[train], y_train=y[train], x_test=x[test], y_test=y[test], groups=groups, test_groups=None)
+
+
+def _drawn(total: int, limit: int, rng: np.random.Generator) -> Ints:
+    """`limit` of `total` positions without replacement, in order."""
+    if not 0 < limit <= total:
+        raise DpflbenchError(f"task.limit: {limit}; allowed: 1 to {total}, the examples there are")
+    return np.sort(rng.permutation(total)[:limit]).astype(np.int64)
+
+
+def _train_subset(examples: Examples, kept: Ints) -> Examples:
+    """The examples with some of the training part only."""
+    rows = torch.from_numpy(kept)
+    groups = None if examples.groups is None else examples.groups[rows]
+    return replace(examples, x_train=examples.x_train[rows], y_train=examples.y_train[rows], groups=groups)
+
+
+def _hold_out(owner: Ints, n_clients: int, holdout: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Positions trained on and positions held out, each sorted by client: the share `holdout` of every client, rounded down."""
+    shuffled = rng.permutation(len(owner))
+    shuffled = shuffled[owner[shuffled] != NOBODY]
+    order = shuffled[np.argsort(owner[shuffled], kind="stable")]  # by client, random within
+    sizes = np.bincount(owner[order], minlength=n_clients)
+    if sizes.min() < 1:
+        raise DpflbenchError(f"task.partition: client {int(sizes.argmin())} has no examples; allowed: at least one a client")
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    held = rank < np.floor(holdout * sizes + 1e-9)[owner[order]]
+    return order[~held], order[held]
+
+
+def _shards(examples: Examples, owner: Ints, positions: Ints, n_clients: int, device: torch.device | str) -> Shards:
+    """The examples at positions that are already sorted by client."""
+    rows = torch.from_numpy(positions)
+    sizes = np.bincount(owner[positions], minlength=n_clients)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return Shards(as_float(examples.x_train[rows]).to(device), examples.y_train[rows].to(device), offsets)
