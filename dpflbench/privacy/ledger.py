@@ -121,7 +121,7 @@ class Ledger:
         np.add.at(ledger.used, client[columns["kind"] != LOSS], 1)
         fits = (ledger._spent <= ledger._limit).any(-1)
         if not (fits.all() and (cost >= 0).all()):
-            raise BudgetExceeded(f"ledger state: clients {np.flatnonzero(~fits)[:5]} have spent more than their budgets, or a cost is negative")
+            raise BudgetExceeded(f"ledger state: {(~fits).sum()} clients spent more than they have, or a cost is negative")
         ledger._chunks = {name: [column] for name, column in columns.items()}
         return ledger
 
@@ -144,8 +144,8 @@ class Ledger:
         client = int(clients[at])
         have, spent, more = (_show(values) for values in (self._limit[client], self._spent[client], cost[at]))
         return BudgetExceeded(
-            f"round {round}, client {client}: a {KINDS[kind]} release at scale {scale[at]:.6g} costs {more},"
-            f" {spent} of {have} is spent (epsilon {self.epsilon[client]:.6g}, delta {self.delta[client]:.3g}, {self.mechanism.name})"
+            f"round {round}, client {client}: a {KINDS[kind]} release at scale {scale[at]:.6g} costs {more}, {spent} of {have}"
+            f" is spent (epsilon {self.epsilon[client]:.6g}, delta {self.delta[client]:.3g}, {self.mechanism.name})"
         )
 
     def _append(self, round: int, clients: Array, sensitivity: Floats, scale: Floats, kind: int, cost: Floats) -> None:
