@@ -134,8 +134,8 @@ def seed_warnings(view: View) -> list[str]:
     if comparisons > 1:
         needed += f", {comparisons} need {seeds_needed(comparisons)}"
     return [f"{seeds} seed{'s' * (seeds != 1)}: a two-sided exact paired test cannot go below p = {p_value(single)}, or "
-            f"{p_value(smallest_p(seeds, comparisons))} after Holm's correction for {family}, so differences {reach} at {LEVEL} and "
-            f"none is marked ≈; {needed}."]
+            f"{p_value(smallest_p(seeds, comparisons))} after Holm's correction for {family}: differences {reach} at {LEVEL}, "
+            f"and none is marked ≈; {needed}."]
 
 
 def _footing(view: View, values: dict[str, dict[int, float]], winner: str) -> str:

@@ -8,7 +8,8 @@ from dpflbench.report.tables import gap_lines
 from dpflbench.report.view import View
 
 SUMMARY = ("private", "metric", "higher_is_better", "value", "n_seeds", "n_done", "mean", "std", "best",
-           "indistinguishable_from_best", "baseline", "difference", "difference_low", "difference_high", "p", "p_holm", "effect_size", "gaps")
+           "indistinguishable_from_best", "baseline", "difference", "difference_low", "difference_high", "p", "p_holm",
+           "effect_size", "gaps")
 
 
 def summary_rows(view: View) -> list[dict[str, object]]:

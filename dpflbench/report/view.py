@@ -118,11 +118,8 @@ class View:
 
     def metric(self, setting: Setting) -> Metric:
         """What utility means in a setting."""
-        for group in self.in_setting(setting):
-            for outcome in group.outcomes:
-                if outcome.record is not None:
-                    return outcome.record.metric
-        return UNKNOWN
+        found = [o.record for g in self.in_setting(setting) for o in g.outcomes if o.record is not None and o.record.rounds]
+        return next((r.metric for r in found if r.status == "done"), found[0].metric if found else UNKNOWN)
 
     @cached_property
     def metrics(self) -> dict[str, Metric]:
@@ -166,9 +163,11 @@ def _prefixes(path: str) -> list[str]:
 
 
 def coordinate_key(coordinates: Mapping[str, Any]) -> str:
-    """Canonical text of coordinates: the order of axes does not matter, 3 and 3.0 are one value."""
+    """Canonical text of coordinates: the order of axes does not matter; 3 and 3.0 are one value, `x` and `{name: x}` as well."""
     def plain(value: Any) -> Any:
         if isinstance(value, Mapping):
+            if len(value) == 1 and set(value) <= {"name", "kind"}:
+                return plain(next(iter(value.values())))
             return {str(k): plain(v) for k, v in sorted(value.items(), key=lambda item: str(item[0]))}
         if isinstance(value, list | tuple):
             return [plain(v) for v in value]

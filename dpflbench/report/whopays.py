@@ -120,6 +120,6 @@ def who_pays_table(view: View) -> Table | None:
     return Table(
         "who-pays", titled("Who pays: utility and participations by strictness of budget", view),
         header, tuple(rows), labels=2,
-        caption=f"The {which} on the held-out examples of each third of the clients (by epsilon), pooled over its examples; mean over "
-                "seeds. Worst decile: mean over the tenth of clients that are worst off. Share: of all participations. Thirds of "
-                "algorithms without privacy are those of the private runs with the same seed.")
+        caption=f"The {which} on the held-out examples of each third of the clients (by epsilon), pooled over its examples; mean "
+                "over seeds. Worst decile: mean over the tenth of clients that are worst off. Share: of all participations. Where "
+                "an algorithm has no budgets, the thirds are those of the private runs with the same seed.")

@@ -52,11 +52,16 @@ def _csv(v: View, out: Path) -> list[Path]:
 WRITERS: dict[str, Callable[[View, Path], list[Path]]] = {"markdown": _markdown, "csv": _csv}
 
 
-def write_report(results: Results, out: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Write a report in the given formats; returns the files, the one to read first at the front."""
+def check_formats(formats: Sequence[str]) -> None:
+    """DpflbenchError names a format there is not."""
     unknown = [f for f in formats if f not in WRITERS]
     if unknown:
-        raise DpflbenchError(f"report format {unknown[0]!r}; allowed: {', '.join(WRITERS)}")
+        raise DpflbenchError(f"--format {labels.clean(unknown[0], 60)}: unknown; allowed: {', '.join(WRITERS)}")
+
+
+def write_report(results: Results, out: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write a report in the given formats; returns the files, the one to read first at the front."""
+    check_formats(formats)
     v = view(results)
     out.mkdir(parents=True, exist_ok=True)
     return [path for name in WRITERS if name in formats for path in WRITERS[name](v, out)]

@@ -1,0 +1,170 @@
+"""Several results folders as one: refused, with what differs, where their setups differ in anything but declared axes.
+
+An axis that only one folder declares is a fixed value in the others, and becomes their coordinate. Configurations in records have
+all defaults filled in, so a default written out is no difference; a value that follows from an axis (a clip bound by mechanism) is
+none either, as long as the suites say the same about it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpflbench.errors import DpflbenchError
+from dpflbench.execution.store import Cell, Manifest, Results
+from dpflbench.records import Record, encode
+from dpflbench.report.labels import clean
+from dpflbench.report.view import coordinate_key, descend
+
+SETUP = ("task", "federation", "privacy", "evaluate")
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A results folder under the name it was given by."""
+
+    name: str
+    results: Results
+
+
+def flatten(value: Any, path: str = "") -> dict[str, str]:
+    """Dotted path → canonical text of every leaf."""
+    if isinstance(value, Mapping) and value:
+        out: dict[str, str] = {}
+        for key, below in value.items():
+            out |= flatten(below, f"{path}.{key}" if path else str(key))
+        return out
+    return {path: coordinate_key({"": encode(value)})}
+
+
+def _covered(path: str, axes: Sequence[str]) -> bool:
+    return any(path == axis or path.startswith(f"{axis}.") or axis.startswith(f"{path}.") for axis in axes)
+
+
+def _said(suite: Mapping[str, Any], path: str, axes: Sequence[str]) -> dict[str, str]:
+    """What a suite says at a path or, where it goes less deep, above it; without what axes set."""
+    parts = path.split(".")
+    for depth in range(len(parts), 0, -1):
+        prefix = ".".join(parts[:depth])
+        found = descend(suite, prefix)
+        if found is not None:
+            return {p: v for p, v in flatten(found, prefix).items() if not _covered(p, axes)}
+    return {}
+
+
+def _setups(folder: Folder) -> dict[str, set[str]]:
+    """Path → every value it has in the folder's records."""
+    found: dict[str, set[str]] = {}
+    for record in folder.results.records.values():
+        for path, value in flatten({k: record.config[k] for k in SETUP if k in record.config}).items():
+            found.setdefault(path, set()).add(value)
+    return found
+
+
+def _suite_setup(folder: Folder) -> dict[str, set[str]]:
+    suite = folder.results.manifest.suite
+    return {path: {value} for path, value in flatten({k: suite[k] for k in SETUP if k in suite}).items()}
+
+
+def _show(values: set[str]) -> str:
+    return clean(" or ".join(sorted(json.dumps(json.loads(v)[""]) for v in values)) or "nothing", 80)
+
+
+def setup_differences(first: Folder, other: Folder, axes: Sequence[str]) -> list[str]:
+    """Paths in which two folders' setups differ without being an axis, with both values."""
+    mine, theirs = _setups(first), _setups(other)
+    if not mine or not theirs:  # nothing has run yet: the suites have to do
+        mine, theirs = _suite_setup(first), _suite_setup(other)
+    lines = []
+    for path in sorted(mine.keys() | theirs.keys()):
+        a, b = mine.get(path, set()), theirs.get(path, set())
+        suites = [_said(f.results.manifest.suite, path, axes) for f in (first, other)]
+        if a != b and not _covered(path, axes) and suites[0] != suites[1]:
+            lines.append(f"{path}: {_show(a)} in {first.name}, {_show(b)} in {other.name}")
+    return lines
+
+
+def _by_label(folder: Folder) -> dict[str, Record]:
+    records = folder.results.records
+    return {c.algorithm: records[c.run] for c in folder.results.manifest.cells if c.run is not None and c.run in records}
+
+
+def algorithm_differences(first: Folder, other: Folder) -> list[str]:
+    """Labels that mean different algorithms or parameters in two folders."""
+    mine, theirs = _by_label(first), _by_label(other)
+    lines = []
+    for label in sorted(mine.keys() & theirs.keys()):
+        a, b = (flatten(r.config.get("algorithm", {})) for r in (mine[label], theirs[label]))
+        for path in sorted(p for p in a.keys() | b.keys() if a.get(p) != b.get(p)):
+            values = [_show({v[path]} if path in v else set()) for v in (a, b)]
+            lines.append(f"algorithm {clean(label, 60)}, {path}: {values[0]} in {first.name}, {values[1]} in {other.name}")
+    return lines
+
+
+def source_differences(first: Folder, other: Folder) -> list[str]:
+    """Packages and data that are not the same in two folders."""
+    def sources(folder: Folder) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for record in folder.results.records.values():
+            for package, source in record.plugins.items():
+                found.setdefault(f"package {package}", set()).add(str(source))
+            digest = record.facts.get("data_digest")
+            if digest:
+                data = coordinate_key({"": encode(descend(record.config, "task.dataset"))})
+                found.setdefault(f"data of {_show({data})}", set()).add(str(digest))
+        return found
+
+    mine, theirs = sources(first), sources(other)
+    return [f"{what}: {clean(', '.join(sorted(mine[what])), 80)} in {first.name}, {clean(', '.join(sorted(theirs[what])), 80)} in "
+            f"{other.name}" for what in sorted(mine.keys() & theirs.keys()) if mine[what] != theirs[what]]
+
+
+def _with_coordinates(folder: Folder, axes: Sequence[str]) -> list[Cell]:
+    """The folder's cells with a value for every axis; an axis it does not declare has its suite's fixed value."""
+    suite = folder.results.manifest.suite
+    fixed = {axis: descend(suite, axis) for axis in axes}
+    return [replace(c, coordinates={a: c.coordinates.get(a, fixed[a]) for a in axes}) for c in folder.results.manifest.cells]
+
+
+def _rank(record: Record | None) -> int:
+    return 0 if record is None else 1 if record.status != "done" else 2
+
+
+def merge(folders: Sequence[Folder]) -> Results:
+    """All folders as one; DpflbenchError lists what differs where they cannot be."""
+    first = folders[0]
+    if len(folders) == 1:
+        return first.results
+    axes = list(dict.fromkeys(a for f in folders for c in f.results.manifest.cells for a in c.coordinates))
+    lines = [line for other in folders[1:] for line in
+             setup_differences(first, other, axes) + algorithm_differences(first, other) + source_differences(first, other)]
+    if lines:
+        raise DpflbenchError("\n".join([f"these results cannot be mixed: {len(lines)} difference{'s' * (len(lines) != 1)} that no "
+                                        "axis declares", *lines]))
+    records: dict[str, Record] = {}
+    problems = [p for f in folders for p in f.results.problems]
+    cells: dict[tuple[str, str, int], Cell] = {}
+    for folder in folders:
+        for run, record in folder.results.records.items():
+            held = records.get(run)
+            if held is not None and held.status == record.status == "done" and held.digest != record.digest:
+                problems.append(f"run {run}: done in several folders with different outcomes; the one of the first folder is shown")
+            if _rank(record) > _rank(held):
+                records[run] = record
+        for cell in _with_coordinates(folder, axes):
+            place = (coordinate_key(cell.coordinates), cell.algorithm, cell.seed)
+            held_cell = cells.get(place)
+            if held_cell is None or _rank(records.get(cell.run or "")) > _rank(records.get(held_cell.run or "")):
+                cells[place] = cell
+    return Results(_manifest(folders, axes, list(cells.values())), records, tuple(problems))
+
+
+def _manifest(folders: Sequence[Folder], axes: Sequence[str], cells: list[Cell]) -> Manifest:
+    suites = [f.results.manifest.suite for f in folders]
+    merged = {**suites[0], "merged": [{"folder": f.name, "suite": f.results.manifest.name} for f in folders]}
+    values = {a: list({coordinate_key({a: c.coordinates[a]}): c.coordinates[a] for c in cells}.values()) for a in axes}
+    report = dict(merged.get("report") or {})
+    if len(axes) > len(suites[0].get("axes") or {}):
+        report.pop("columns", None)  # made for fewer axes: all of them are columns now
+    name = " + ".join(dict.fromkeys(f.results.manifest.name for f in folders))
+    return Manifest(name, {**merged, "axes": values, "report": report, "seeds": sorted({c.seed for c in cells})}, cells)
