@@ -74,10 +74,13 @@ class TaskSection:
     partition: Mapping[str, Any]
     holdout: float = 0.1
     split: Literal["official", "paper"] = "official"
+    limit: int | None = None  # keep that many examples, drawn by seed
 
     def __post_init__(self) -> None:
         if not 0 <= self.holdout < 1:
             raise ValueError(f"holdout: {self.holdout}; allowed: 0 to below 1")
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"limit: {self.limit}; allowed: 1 or more examples")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,8 @@ class Assembly:
     features: "Features | None"
     partition: "Partition"
     holdout: float
-    split: str
+    split: Literal["official", "paper"]
+    limit: int | None
     model: Model
     federation: Federation
     algorithm: Algorithm
@@ -179,7 +183,8 @@ class _Assembler:
             return self.part("algorithms", given, path)
         slots = {"selector": "uniform", "aggregator": "mean", "transform": "identity"}
         self.problems += [f"{join(path, k)}: unknown; {suggest(k, slots)}" for k in given if k not in (*slots, "name")]
-        made, canonical = {}, {"name": "compose"}
+        made: dict[str, Any] = {}
+        canonical: dict[str, Any] = {"name": "compose"}
         for slot, default in slots.items():
             made[slot], canonical[slot] = self.part(f"{slot}s", given.get(slot, default), join(path, slot))
         if INVALID in made.values():
@@ -211,14 +216,14 @@ def assemble(config: Mapping[str, Any], catalogue: Catalogue, problems: list[str
         model, model_config = a.part("models", task.model, "task.model")
         partition, partition_config = a.tagged(PARTITIONS, task.partition, "task.partition")
         out["task"] = {"dataset": dataset_config, "model": model_config, "partition": partition_config,
-                       "holdout": task.holdout, "split": task.split}
+                       "holdout": task.holdout, "split": task.split, "limit": task.limit}
     if algorithm is INVALID or algorithm.private or algorithm.clip:
         mechanism, clip_norm, epsilon, delta, out["privacy"] = _privacy(a, config.get("privacy", {}), algorithm)
     else:
         mechanism, clip_norm, epsilon, delta = None, None, None, None
     if len(problems) > before:
         return None
-    assembly = Assembly(dataset, features, partition, task.holdout, task.split, model, federation, algorithm, mechanism, clip_norm,
+    assembly = Assembly(dataset, features, partition, task.holdout, task.split, task.limit, model, federation, algorithm, mechanism, clip_norm,
                         epsilon, delta, evaluate, config["seed"], tuple(a.used))
     return assembly, out
 

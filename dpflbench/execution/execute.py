@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,12 +23,14 @@ from dpflbench.errors import DpflbenchError, RunEnded, SuiteError
 from dpflbench.federation.evaluate import evaluate_clients, evaluate_mean_phi, metric_of, pooled
 from dpflbench.federation.gradients import Engine, initial_theta
 from dpflbench.federation.simulate import Clock, State, World, initial_state, rounds
-from dpflbench.interfaces import Layout, Setup
+from dpflbench.interfaces import Dataset, Layout, Setup
 from dpflbench.plan import Assembly, Run, assemble
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.randomness import Streams
 from dpflbench.records import MSE, Record, content_digest
 from dpflbench.tasks.datasets import load_task
+from dpflbench.tasks.features import Features
+from dpflbench.tasks.partition import Partition
 from dpflbench.tasks.task import Task
 
 Progress = Callable[[State], None]
@@ -107,13 +109,15 @@ def setup_of(assembly: Assembly, task: Task, streams: Streams, layout: Layout, p
 
 def task_of(assembly: Assembly, place: Place) -> Task:
     """The task of a run; kept while further runs of the same data, partition and seed follow."""
-    return _task(assembly.dataset, assembly.features, assembly.partition, assembly.federation.clients, assembly.holdout,
-                 assembly.split, assembly.seed, place)
+    key: Any = (assembly.dataset, assembly.features, assembly.partition, assembly.federation.clients, assembly.holdout,
+                assembly.split, assembly.limit, assembly.seed, place)
+    return _task(*key)
 
 
 @lru_cache(maxsize=2)
-def _task(dataset: Any, features: Any, partition: Any, clients: int, holdout: float, split: str, seed: int, place: Place) -> Task:
-    return load_task(dataset, features, partition, clients, holdout, split, Streams(seed), place.root, torch.device(place.device))
+def _task(dataset: Dataset, features: Features | None, partition: Partition, clients: int, holdout: float,
+          split: Literal["official", "paper"], limit: int | None, seed: int, place: Place) -> Task:
+    return load_task(dataset, features, partition, clients, holdout, split, Streams(seed), place.root, place.device, limit)
 
 
 def digest_of(tensor: Tensor) -> str:

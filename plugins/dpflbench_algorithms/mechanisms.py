@@ -85,6 +85,7 @@ class Laplace(Mechanism):
 
     name: ClassVar[str] = "laplace"
     clip_order: ClassVar[Literal[1, 2]] = 1
+    pure: ClassVar[bool] = True
     exponent: int = field(init=False, default=2)
 
     def sample(self, scale: Tensor, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:

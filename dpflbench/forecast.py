@@ -1,0 +1,66 @@
+"""What a run will look like, before it is paid for: planned uses, noise scales, privacy cost, and noise against signal.
+
+Nothing is trained. A selector that plans in stages is asked for its first stage only.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpflbench.execution.execute import Place, prepare
+from dpflbench.federation.messages import calibrate
+from dpflbench.federation.schedule import check_plan
+from dpflbench.interfaces import Floats, Losses, PlanView
+from dpflbench.plan import Assembly
+
+Spread = tuple[float, float, float]  # min, median, max over clients that are used
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """One run's plan in figures."""
+
+    dim: int  # coordinates that are noised together
+    rounds: int
+    planned_rounds: int  # fewer than rounds for a selector that plans in stages
+    uses: Spread
+    unused: int  # clients the plan never asks
+    scale: Spread | None  # of a coordinate of one message
+    epsilon: Spread | None  # spent by the planned uses
+    share: Spread | None  # of the allowed epsilon
+    noise_norm: float  # root mean square norm of the noise in the plain mean of a round
+    clip_norm: float  # bound on the norm of the clipped mean it hides
+
+    @property
+    def noise_to_clip(self) -> float:
+        """Noise norm over clip bound: far above 1, a round's mean says next to nothing about the gradient."""
+        return self.noise_norm / self.clip_norm if math.isfinite(self.clip_norm) else 0.0
+
+
+def forecast(assembly: Assembly, place: Place) -> Forecast:
+    """The forecast of one run."""
+    prepared = prepare(assembly, place)
+    setup, ledger, algorithm = prepared.world.setup, prepared.ledger, assembly.algorithm
+    n, none = setup.n_clients, np.zeros(0)
+    left = ledger.left if ledger else setup.budget
+    empty = Losses(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), none, none, none)
+    plan = algorithm.selector.plan(PlanView(setup, 0, np.zeros(n, dtype=np.int64), left, empty),
+                                   prepared.world.streams.numpy("select", -1))
+    check_plan(plan, n_clients=n, cohort_size=setup.cohort_size, rounds_left=setup.rounds, who=algorithm.name)
+    used = plan.uses > 0
+    facts = (setup.dim, setup.rounds, int(plan.horizon), _spread(plan.uses.astype(float)), int((~used).sum()))
+    if ledger is None:
+        return Forecast(*facts, None, None, None, 0.0, setup.clip_norm)
+    calibration = calibrate(plan, left, setup)
+    cost = np.zeros_like(left)
+    cost[used] = setup.mechanism.cost(calibration.scale[used], calibration.sensitivity[used]) * plan.uses[used, None]
+    spent = setup.mechanism.epsilon(cost[used], setup.delta[used])
+    variance = setup.mechanism.variance(calibration.scale[used])
+    expected = setup.dim * float(np.sum(plan.uses[used] / plan.horizon * variance)) / setup.cohort_size**2
+    return Forecast(*facts, _spread(calibration.scale[used]), _spread(spent), _spread(spent / setup.epsilon[used]),
+                    math.sqrt(expected), setup.clip_norm)
+
+
+def _spread(values: Floats) -> Spread:
+    return float(values.min()), float(np.median(values)), float(values.max())
