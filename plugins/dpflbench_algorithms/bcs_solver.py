@@ -4,8 +4,8 @@
 
 Separable and convex, so no general solver is needed. Over real numbers: water-filling on the multiplier ν. Over integers: the
 optimum takes the `total` cheapest units, the (k+1)-th unit of client n costing a_n ((k+1)^(z+1) - k^(z+1)) + b_n, which grows with
-k (Gross 1956; Ibaraki and Katoh, "Resource Allocation Problems", 1988). How many units cost at most a given price has a closed form,
-so bisection on the price and one sort of the at most N units in its last bracket find them in O(N log N), without a heap.
+k (Gross 1956; Ibaraki and Katoh, "Resource Allocation Problems", 1988). How many units cost at most a given price has a closed
+form, so bisection on the price and one sort of the at most N units in its last bracket find them in O(N log N), without a heap.
 
 | paper | here |
 |---|---|
@@ -144,7 +144,8 @@ def _marginal(programme: Programme, nth: Ints, client: NDArray[np.int64] | None 
     noise, bias = (programme.noise, programme.bias) if client is None else (programme.noise[client], programme.bias[client])
     low = nth.astype(np.float64)
     high = low + 1.0
-    growth, power = high + low, high  # (k+1)^(z+1) - k^(z+1) = Σ_j (k+1)^j k^(z-j), by products alone: exact, and faster than powers
+    # (k+1)^(z+1) - k^(z+1) = Σ_j (k+1)^j k^(z-j), by products alone: exact, and faster than powers
+    growth, power = high + low, high
     for _ in range(programme.exponent - 1):
         power = power * high
         growth = growth * low + power
