@@ -162,7 +162,7 @@ def test_both_stages_together_spend_no_more_than_every_budget(mechanism):
 
 def test_whoever_spent_everything_in_stage_one_is_not_used_again():
     facts = setup([1, 1, 1, 1], cohort=2, rounds=20)
-    after = view(facts, round=10, used=[10, 10, 0, 0], left=[0.0, 1e-17, 1.0, 1.0], seen=losses([(0, 0, 1.0), (0, 1, 5.0)]))
+    after = view(facts, round=10, used=[10, 10, 0, 0], left=[0.0, 1e-7, 1.0, 1.0], seen=losses([(0, 0, 1.0), (0, 1, 5.0)]))
     assert BiasedSelection().plan(after, RNG(0)).uses.tolist() == [0, 0, 10, 10]
 
 

@@ -53,7 +53,7 @@ from dpflbench_algorithms.bcs_estimates import (
 from dpflbench_algorithms.bcs_solver import Programme, solve
 from dpflbench_algorithms.parts import Mean
 
-SPENT = 1e-9  # the share of a budget below which nothing is left but rounding
+SPENT = 1e-6  # of a budget: below it there is only what rounding noise scales up to float32 leaves over
 
 
 @dataclass(frozen=True, slots=True)
