@@ -5,7 +5,7 @@ A round reads a State and returns the next one, and every generator belongs to o
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -92,10 +92,20 @@ def _planned(world: World, state: State, ledger: Ledger | None) -> State:
     plan = world.algorithm.selector.plan(view, world.streams.numpy("select", -1 - state.round))
     check_plan(plan, n_clients=setup.n_clients, cohort_size=setup.cohort_size, rounds_left=view.rounds_left,
                who=world.algorithm.name)
-    note = {"round": state.round, "horizon": int(plan.horizon), **plan.notes}
+    note = {**plan.notes, "round": state.round, "horizon": int(plan.horizon), **_terms(plan)}
     calibration = calibrate(plan, left, setup) if ledger is not None else None
     return replace(state, plan=plan, plan_end=state.round + int(plan.horizon), calibration=calibration,
                    uses_left=plan.uses.astype(np.int64), notes=(*state.notes, note))
+
+
+def _terms(plan: Plan) -> dict[str, Any]:
+    """What of a plan changes sensitivities: kept in the record, so that `dpflbench verify` can recompute them."""
+    terms: dict[str, Any] = {}
+    if plan.clip_factor is not None:
+        terms["clip_factor"] = np.asarray(plan.clip_factor, dtype=np.float64)
+    if plan.probe is not None:
+        terms["probe"] = asdict(plan.probe)
+    return terms
 
 
 def play(world: World, state: State, ledger: Ledger | None, clock: Clock) -> State:
