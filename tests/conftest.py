@@ -1,0 +1,60 @@
+"""What several test files share: the real data folder, a tiny suite, the catalogue of installed plugins."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+REPO = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Two cores, several workers: torch's own threads would only get in each other's way."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder with real data files; a test that needs it is skipped elsewhere."""
+    root = Path(os.environ.get("DPFLBENCH_DATA") or REPO.parent / "shared" / "data")
+    if not root.is_dir():
+        pytest.skip("needs the real data files: set DPFLBENCH_DATA")
+    return root
+
+
+@pytest.fixture(scope="session")
+def catalogue():
+    """All installed plugins."""
+    from dpflbench.catalogue import load
+
+    return load()
+
+
+@pytest.fixture(scope="session")
+def blobs(tmp_path_factory) -> Path:
+    """A small classification problem as an npz file: three Gaussian classes in four dimensions."""
+    rng = np.random.default_rng(0)
+    centres = np.array([[2, 0, 0, 0], [0, 2, 0, 0], [0, 0, 2, 0]], dtype=np.float32)
+    y = rng.integers(0, 3, 700)
+    x = (centres[y] + 0.7 * rng.normal(size=(700, 4))).astype(np.float32)
+    path = tmp_path_factory.mktemp("blobs") / "blobs.npz"
+    np.savez(path, x_train=x[:600], y_train=y[:600], x_test=x[600:], y_test=y[600:])
+    return path
+
+
+@pytest.fixture
+def tiny(blobs):
+    """A whole suite as a plain mapping: 8 clients, 6 rounds, a second a dozen runs. Change it, then write or resolve it."""
+    return {
+        "name": "tiny",
+        "task": {"dataset": {"name": "npz", "path": str(blobs)}, "model": "softmax", "partition": {"kind": "iid"}, "holdout": 0.2},
+        "federation": {"clients": 8, "cohort": 4, "rounds": 6, "lr": {"initial": 0.5, "decay": 20}},
+        "privacy": {"mechanism": "gaussian", "clip": 1.0, "epsilon": {"kind": "uniform", "low": 0.5, "high": 4.0},
+                    "delta": {"kind": "constant", "value": 1e-5}},
+        "evaluate": {"every": 2},
+        "seeds": 1,
+        "algorithms": ["FedSGD", "DPSGD", "WeiAvg"],
+    }
