@@ -1,0 +1,5 @@
+"""`python -m dpflbench`."""
+
+from dpflbench.cli import main
+
+main()

@@ -1,0 +1,68 @@
+"""From a plain suite mapping to assemblies, runs and records, for tests of the whole path."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+
+from dpflbench.execution.execute import Place, execute, prepare
+from dpflbench.interfaces import Floats, Mechanism
+from dpflbench.plan import Assembly, Run, assemble, make_run
+from dpflbench.records import Record
+
+
+def run_of(body: dict[str, Any], catalogue: Any, use: str, seed: int = 0, **given: Any) -> Run:
+    """The run of one algorithm under a suite mapping."""
+    problems: list[str] = []
+    made = assemble(body | {"algorithm": {"name": use, **given}, "seed": seed}, catalogue, problems)
+    assert made is not None, problems
+    return make_run(made[1], made[0], made[0].dataset.digest(None))
+
+
+def assembly_of(body: dict[str, Any], catalogue: Any, use: str, seed: int = 0, **given: Any) -> Assembly:
+    """The parts of one algorithm under a suite mapping."""
+    problems: list[str] = []
+    made = assemble(body | {"algorithm": {"name": use, **given}, "seed": seed}, catalogue, problems)
+    assert made is not None, problems
+    return made[0]
+
+
+def record_of(body: dict[str, Any], catalogue: Any, use: str, seed: int = 0, **given: Any) -> Record:
+    """The record of one algorithm under a suite mapping."""
+    return execute(run_of(body, catalogue, use, seed, **given), catalogue, Place())
+
+
+def world_of(body: dict[str, Any], catalogue: Any, use: str, seed: int = 0, algorithm: dict[str, Any] | None = None, **changes: Any):
+    """A prepared run whose assembly was changed: parts of the algorithm by `algorithm`, the rest by keyword."""
+    assembly = replace(assembly_of(body, catalogue, use, seed), **changes)
+    if algorithm:
+        assembly = replace(assembly, algorithm=replace(assembly.algorithm, **algorithm))
+    return prepare(assembly, Place())
+
+
+@dataclass(frozen=True)
+class Silent(Mechanism):
+    """No noise at no cost: what is left of a private algorithm then is its arithmetic."""
+
+    name: ClassVar[str] = "gaussian"
+    clip_order: ClassVar[Literal[1, 2]] = 2
+    exponent: int = field(init=False, default=1)
+
+    def sample(self, scale: torch.Tensor, shape: tuple[int, ...], rng: torch.Generator) -> torch.Tensor:
+        return torch.zeros(shape)
+
+    def cost(self, scale: Floats, sensitivity: Floats) -> Floats:
+        return np.zeros((*np.shape(scale), 1))
+
+    def budget(self, epsilon: Floats, delta: Floats) -> Floats:
+        return np.ones((len(epsilon), 1))
+
+    def epsilon(self, cost: Floats, delta: Floats) -> Floats:
+        return cost[..., 0]
+
+    def scale(self, cost: Floats, sensitivity: Floats) -> Floats:
+        return np.ones_like(sensitivity)
+
+    def variance(self, scale: Floats) -> Floats:
+        return np.zeros_like(scale)

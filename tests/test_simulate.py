@@ -1,0 +1,236 @@
+"""The loop: paired, charged before anything happens, exact in its plans, bit-equal when repeated."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from harness import Silent, assembly_of, record_of, run_of, world_of
+from scipy import stats
+
+from dpflbench.errors import BudgetExceeded, Diverged, PluginError
+from dpflbench.execution.execute import Place, execute, prepare
+from dpflbench.federation.messages import calibrate, charge, release
+from dpflbench.federation.simulate import initial_state, rounds
+from dpflbench.interfaces import Plan, Probe
+from dpflbench_algorithms.parts import Mean, Uniform
+
+
+def final_state(prepared):
+    *_, last = rounds(prepared.world, initial_state(prepared.world, prepared.theta, prepared.phi), prepared.ledger)
+    return last
+
+
+@pytest.mark.parametrize(("mechanism", "use"), [("gaussian", "DPSGD"), ("laplace", "DMLDP"), ("gaussian", "FedSGD")])
+def test_the_same_run_twice_is_bit_equal(tiny, catalogue, mechanism, use):
+    tiny["privacy"]["mechanism"] = mechanism
+    first, second = record_of(tiny, catalogue, use), record_of(tiny, catalogue, use)
+    assert first.status == "done"
+    assert first.digest == second.digest
+
+
+def test_runs_that_differ_in_the_algorithm_share_data_budgets_and_initial_model(tiny, catalogue):
+    a, b, c = (record_of(tiny, catalogue, use) for use in ("DPSGD", "WeiAvg", "FedSGD"))
+    for key in ("split_digest", "initial_model", "data_digest"):
+        assert a.facts[key] == b.facts[key] == c.facts[key]
+    np.testing.assert_array_equal(a.clients["epsilon"], b.clients["epsilon"])
+    np.testing.assert_array_equal(a.events["client"], b.events["client"])
+    assert a.facts["final_model"] != b.facts["final_model"]
+    assert np.isinf(c.clients["epsilon"]).all()
+
+
+def test_another_seed_is_another_federation(tiny, catalogue):
+    a, b = record_of(tiny, catalogue, "DPSGD", seed=0), record_of(tiny, catalogue, "DPSGD", seed=1)
+    assert a.facts["split_digest"] != b.facts["split_digest"]
+    assert (a.clients["epsilon"] != b.clients["epsilon"]).all()
+
+
+@pytest.mark.parametrize(("mechanism", "use"), [("gaussian", "DPSGD"), ("laplace", "DMLDP"), ("gaussian", "WeiAvg"),
+                                                ("laplace", "WeiAvg")])
+def test_a_uniform_plan_is_used_exactly_and_spends_almost_all_of_every_budget_and_never_more(tiny, catalogue, mechanism, use):
+    tiny["privacy"]["mechanism"] = mechanism
+    record = record_of(tiny, catalogue, use)
+    np.testing.assert_array_equal(record.clients["uses"], np.full(8, 3))  # 4 of 8 clients for 6 rounds
+    np.testing.assert_array_equal(np.bincount(record.events["client"], minlength=8), record.clients["uses"])
+    for t in range(6):
+        cohort = record.events["client"][record.events["round"] == t]
+        assert len(cohort) == len(set(cohort.tolist())) == 4
+    share = record.clients["epsilon_spent"] / record.clients["epsilon"]
+    assert (share <= 1).all()
+    assert (share >= 0.999).all()
+
+
+def test_dpsgd_without_noise_and_clip_is_fedsgd(tiny, catalogue):
+    silent = final_state(world_of(tiny, catalogue, "DPSGD", mechanism=Silent(), clip_norm=1e6))
+    plain = final_state(world_of(tiny, catalogue, "FedSGD"))
+    torch.testing.assert_close(silent.theta, plain.theta, rtol=1e-6, atol=1e-7)
+
+
+def test_a_clip_without_noise_is_fedsgd_with_clip(tiny, catalogue):
+    silent = final_state(world_of(tiny, catalogue, "DPSGD", mechanism=Silent(), clip_norm=0.3))
+    tiny["privacy"]["clip"] = 0.3
+    record = record_of(tiny, catalogue, "FedSGD", clip=True)
+    assert record.status == "done"
+    clipped = final_state(prepare(assembly_of(tiny, catalogue, "FedSGD", clip=True), Place()))
+    torch.testing.assert_close(silent.theta, clipped.theta, rtol=1e-6, atol=1e-7)
+    assert not torch.allclose(clipped.theta, final_state(world_of(tiny, catalogue, "FedSGD")).theta, atol=1e-3)
+
+
+def test_weiavg_with_equal_budgets_is_dpsgd(tiny, catalogue):
+    tiny["privacy"]["epsilon"] = 2.0
+    a, b = (final_state(world_of(tiny, catalogue, use)) for use in ("WeiAvg", "DPSGD"))
+    torch.testing.assert_close(a.theta, b.theta, rtol=1e-5, atol=1e-6)
+
+
+def test_every_coordinate_of_every_message_carries_the_noise_the_ledger_was_charged_for(tiny, catalogue):
+    prepared = world_of(tiny, catalogue, "DPSGD")
+    world, cohort = prepared.world, np.array([0, 3, 5, 7])
+    plan = Plan(np.full(8, 3), 6)
+    calibration = calibrate(plan, prepared.ledger.left, world.setup)
+    charge(prepared.ledger, calibration, cohort, 0, None)
+    sums = world.engine.clipped_sums(prepared.theta, prepared.phi[cohort], world.task.train, cohort, torch.ones(4))
+    exact = sums.theta / torch.as_tensor(world.setup.n_examples[cohort])[:, None]
+    draws = [release(world.engine, prepared.theta, prepared.phi[cohort], world.task.train, cohort, calibration,
+                     world.setup.mechanism, None, 0.1, world.streams, t).theta for t in range(200)]
+    noise = (torch.stack(draws) - exact).numpy() / calibration.scale[cohort][:, None]
+    for k in range(4):
+        for coordinate in (0, 7, 14):
+            assert stats.kstest(noise[:, k, coordinate], "norm").pvalue > 1e-4
+    np.testing.assert_allclose(noise.std((0, 2)), 1.0, atol=0.05)
+    events = prepared.ledger.events()
+    np.testing.assert_array_equal(events["scale"], calibration.scale[cohort])
+    np.testing.assert_allclose(events["sensitivity"], 2.0 / world.setup.n_examples[cohort])
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """Asks for more than there is."""
+
+    factor: float = 1.01
+
+    def plan(self, view, rng):
+        plan = Uniform().plan(view, rng)
+        return replace(plan, cost=self.factor * view.left / plan.uses[:, None])
+
+
+def test_an_overspend_is_refused_before_anything_happens_and_disqualifies_the_run(tiny, catalogue, monkeypatch):
+    prepared = world_of(tiny, catalogue, "DPSGD", algorithm={"selector": Greedy()})
+    seen = []
+    with pytest.raises(BudgetExceeded, match=r"client \d+"):
+        for state in rounds(prepared.world, initial_state(prepared.world, prepared.theta, prepared.phi), prepared.ledger):
+            seen.append(state.round)
+    assert len(prepared.ledger.events()["client"]) == 4 * len(seen)  # the refused round left no event
+    part = catalogue.parts["algorithms"]["DPSGD"]
+    cheat = replace(part, factory=lambda: replace(part.factory(), selector=Greedy()))
+    monkeypatch.setitem(catalogue.parts["algorithms"], "DPSGD", cheat)
+    record = execute(run_of(tiny, catalogue, "DPSGD"), catalogue, Place())
+    assert record.status == "disqualified"
+    assert "client" in record.reason
+    assert (record.clients["epsilon_spent"] <= record.clients["epsilon"]).all()
+    assert record.final == {}
+
+
+def test_a_learning_rate_that_explodes_ends_the_run_as_diverged_with_the_round(tiny, catalogue):
+    tiny["task"]["model"] = "linear"
+    tiny["federation"]["lr"] = {"initial": 1e30}
+    record = record_of(tiny, catalogue, "FedSGD")
+    assert record.status == "diverged"
+    assert "round" in record.reason
+
+
+@dataclass(frozen=True)
+class Bad:
+    """An aggregator that does one thing wrong."""
+
+    how: str
+
+    def init(self, setup):
+        return None
+
+    def aggregate(self, updates, state):
+        if self.how == "shape":
+            return updates.values, state
+        if self.how == "nan":
+            return updates.values.mean(0) * float("nan"), state
+        if self.how == "place":
+            updates.values.mul_(2.0)
+        if self.how == "dtype":
+            return updates.values.mean(0).double(), state
+        return updates.values.mean(0), state
+
+
+@pytest.mark.parametrize(("how", "message"), [("shape", "expected a direction of shape"), ("nan", "non-finite values of finite updates"),
+                                              ("place", "changes updates.values in place"), ("dtype", "expected torch.float32")])
+def test_an_aggregator_that_breaks_its_interface_is_refused(tiny, catalogue, how, message):
+    prepared = world_of(tiny, catalogue, "DPSGD", algorithm={"aggregator": Bad(how)})
+    with pytest.raises(PluginError, match=message):
+        final_state(prepared)
+
+
+def test_weight_decay_and_momentum_follow_their_formulas(tiny, catalogue):
+    tiny["federation"] |= {"weight_decay": 0.1, "momentum": 0.5, "rounds": 2, "cohort": 8}
+    prepared = world_of(tiny, catalogue, "FedSGD")
+    world, clients = prepared.world, np.arange(8)
+    theta, velocity = prepared.theta, torch.zeros_like(prepared.theta)
+    for t in range(2):
+        sums = world.engine.clipped_sums(theta, prepared.phi, world.task.train, clients, None)
+        mean = (sums.theta / torch.as_tensor(world.setup.n_examples)[:, None]).mean(0)
+        velocity = 0.5 * velocity + mean + 0.1 * theta
+        theta = theta - 0.5 / (1 + t / 20) * velocity
+    torch.testing.assert_close(final_state(prepared).theta, theta)
+
+
+@dataclass(frozen=True)
+class Curious:
+    """Asks for losses in the first two rounds."""
+
+    probe: Probe
+
+    def plan(self, view, rng):
+        if view.round == 0:
+            plan = Uniform().plan(view, rng)
+            return Plan(np.full(8, 1), 2, view.left / 3, probe=self.probe, notes={"planned": plan.uses})
+        losses = view.losses
+        return Plan(np.full(8, 2), 4, notes={"losses": losses.received, "stepped": losses.stepped, "variance": losses.variance,
+                                             "client": losses.client})
+
+
+@pytest.mark.parametrize(("probe", "kinds", "per_round"), [
+    (Probe(1.1), {0, 1}, 2), (Probe(1.1, share=0.5, after_step=True), {0, 1}, 3), (Probe(1.1, joint=True, after_step=True), {2}, 1)])
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_a_probe_is_paid_from_the_same_budget_and_hands_over_noisy_losses_only(tiny, catalogue, probe, kinds, per_round, mechanism):
+    tiny["privacy"]["mechanism"] = mechanism
+    tiny["privacy"]["epsilon"] = {"kind": "uniform", "low": 30.0, "high": 60.0}
+    prepared = world_of(tiny, catalogue, "WeiAvg", algorithm={"selector": Curious(probe), "aggregator": Mean()})
+    state = final_state(prepared)
+    events, note = prepared.ledger.events(), state.notes[1]
+    assert set(events["kind"][events["round"] < 2].tolist()) == kinds
+    assert (events["round"] < 2).sum() == 2 * 4 * per_round
+    assert set(events["kind"][events["round"] >= 2].tolist()) == {0}
+    share = prepared.ledger.epsilon_spent() / prepared.ledger.epsilon
+    assert (share <= 1).all()
+    assert (share > 0.99).all()
+    assert len(note["losses"]) == 8
+    assert np.isnan(note["stepped"]).all() != probe.after_step
+    assert (note["variance"] > 0).all()
+    world, initial = prepared.world, prepared.theta
+    exact = [float(world.engine.losses(initial, prepared.phi[n], *(t[slice(*world.task.train.offsets[n:n + 2])] for t in (
+        world.task.train.x, world.task.train.y))).clamp(0, 1.1).mean()) for n in note["client"][:4]]
+    gap = (note["losses"][:4] - exact) / np.sqrt(note["variance"][:4])
+    assert (np.abs(gap) < 6).all()
+    assert (gap != 0).all()
+
+
+def test_a_run_without_a_ledger_cannot_hide_a_private_algorithm(tiny, catalogue):
+    record = record_of(tiny, catalogue, "FedSGD")
+    assert record.private is False
+    assert record.events == {}
+    assert np.isinf(record.clients["epsilon_spent"]).all()
+
+
+def test_a_model_that_stops_being_finite_raises_with_the_round(tiny, catalogue):
+    prepared = world_of(tiny, catalogue, "FedSGD")
+    state = initial_state(prepared.world, prepared.theta, prepared.phi)
+    broken = replace(state, theta=state.theta * float("inf"))
+    with pytest.raises(Diverged, match="round 0"):
+        next(iter(rounds(prepared.world, broken, None)))
