@@ -1,0 +1,30 @@
+"""`dpflbench verify`: a results folder under a second accountant."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def verify(results: Annotated[Path, typer.Argument(help="Results folder, yours or somebody else's.", show_default=False)],
+           quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what is wrong, and the verdict.")] = False) -> None:
+    """Recompute every client's epsilon, every schedule, budget and digest from the records alone; exit 1 if anything differs."""
+    from dpflbench.cli.output import printable
+    from dpflbench.execution.store import Store
+    from dpflbench.privacy.verify import verify as findings
+
+    good, missing, bad = 0, 0, 0
+    for finding in findings(Store(results).results()):
+        if finding.problems:
+            bad += 1
+            typer.echo(printable(f"FAIL  {finding.run or '-':20}  {finding.label}"))
+            for problem in finding.problems:
+                typer.echo(printable(f"      {problem}"))
+            continue
+        good, missing = good + (not finding.missing), missing + finding.missing
+        if not quiet:
+            typer.echo(printable(f"{'–' if finding.missing else 'ok':4}  {finding.run:20}  {finding.label}: {finding.summary}"))
+    extra = f", {missing} not there (yet)" if missing else ""
+    typer.echo(f"{'NOT VERIFIED' if bad else 'Verified'}: {good} runs agree with a second accountant, {bad} findings{extra}.")
+    if bad or not good:
+        raise typer.Exit(1)
