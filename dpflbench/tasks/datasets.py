@@ -16,13 +16,26 @@ from dpflbench.hookspecs import Factories
 from dpflbench.interfaces import Dataset, Examples, Ints
 from dpflbench.randomness import Streams
 from dpflbench.tasks.cache import Tensors, cached
+from dpflbench.tasks.cifar10 import Cifar10
 from dpflbench.tasks.features import Features, as_float
+from dpflbench.tasks.femnist import Femnist
+from dpflbench.tasks.idx_images import Emnist, FashionMnist
+from dpflbench.tasks.lending import LendingClub
 from dpflbench.tasks.mnist import Mnist
+from dpflbench.tasks.npz import Npz
 from dpflbench.tasks.partition import NOBODY, Partition, quantile_classes
 from dpflbench.tasks.task import Shards, Task
 
 Split = Literal["official", "paper"]
-DATASETS: Factories = {"mnist": Mnist}
+DATASETS: Factories = {
+    "mnist": Mnist,
+    "fashion_mnist": FashionMnist,
+    "emnist": Emnist,
+    "femnist": Femnist,
+    "cifar10": Cifar10,
+    "lending_club": LendingClub,
+    "npz": Npz,
+}
 
 # Decisions inside the stream `split`, each with its own draws: a change to one leaves the others as they were.
 TEST, LIMIT, OWNERS, HELD_OUT = range(4)

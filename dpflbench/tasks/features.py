@@ -42,7 +42,7 @@ class Pca:
 
     def __post_init__(self) -> None:
         if self.components < 1:
-            raise DpflbenchError(f"pca.components: {self.components}; allowed: a whole number ≥ 1")
+            raise DpflbenchError(f"components: {self.components}; allowed: a whole number ≥ 1")
 
     def fit_apply(self, train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
         """Eigenvectors of the training covariance in float64, applied to both parts."""

@@ -56,7 +56,7 @@ class Dirichlet:
 
     def __post_init__(self) -> None:
         if not (self.alpha > 0 and math.isfinite(self.alpha)):
-            raise DpflbenchError(f"dirichlet.alpha: {self.alpha}; allowed: a finite number > 0")
+            raise DpflbenchError(f"alpha: {self.alpha}; allowed: a finite number > 0")
 
     def assign(self, classes: Ints, groups: Ints | None, n_clients: int, rng: np.random.Generator) -> Ints:
         """The first draw that meets the floor."""
@@ -144,7 +144,7 @@ class PowerLaw:
 
     def __post_init__(self) -> None:
         if not (self.exponent >= 0 and math.isfinite(self.exponent)):
-            raise DpflbenchError(f"power_law.exponent: {self.exponent}; allowed: a finite number ≥ 0")
+            raise DpflbenchError(f"exponent: {self.exponent}; allowed: a finite number ≥ 0")
 
     def assign(self, classes: Ints, groups: Ints | None, n_clients: int, rng: np.random.Generator) -> Ints:
         """Parts of a random order, the sizes in random order."""

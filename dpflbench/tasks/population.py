@@ -50,8 +50,9 @@ class Uniform:
     high: float
 
     def __post_init__(self) -> None:
-        _ordered("uniform", self.low, self.high)
-        _finite("uniform.high", self.high)
+        _ordered(self.low, self.high)
+        if not math.isfinite(self.high):
+            raise DpflbenchError(f"high: {self.high}; allowed: a finite number")
 
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """Independent draws, low + (high - low) u: the same u for every low and high, so an axis over them is paired."""
@@ -72,10 +73,10 @@ class Mixture:
     def __post_init__(self) -> None:
         if not self.values or len(self.values) != len(self.weights):
             raise DpflbenchError(
-                f"mixture: {len(self.values)} values and {len(self.weights)} weights; allowed: one weight a value, at least one"
+                f"values: {len(self.values)} values and {len(self.weights)} weights; allowed: one weight a value, at least one"
             )
         if not (all(weight >= 0 for weight in self.weights) and 0 < math.fsum(self.weights) < math.inf):
-            raise DpflbenchError(f"mixture.weights: {list(self.weights)}; allowed: finite numbers ≥ 0, not all 0")
+            raise DpflbenchError(f"weights: {list(self.weights)}; allowed: finite numbers ≥ 0, not all 0")
 
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """Independent draws of one of the values."""
@@ -97,9 +98,9 @@ class Normal:
     high: float = math.inf
 
     def __post_init__(self) -> None:
-        _ordered("normal", self.low, self.high)
+        _ordered(self.low, self.high)
         if not (self.std > 0 and math.isfinite(self.std)):
-            raise DpflbenchError(f"normal.std: {self.std}; allowed: a finite number > 0")
+            raise DpflbenchError(f"std: {self.std}; allowed: a finite number > 0")
 
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """Independent draws by inversion."""
@@ -109,7 +110,7 @@ class Normal:
         drawn = np.asarray(self.mean + self.std * truncnorm.ppf(rng.random(n), a, b), dtype=np.float64)
         if not np.isfinite(drawn).all():
             raise DpflbenchError(
-                f"normal: [{self.low}, {self.high}] has no mass under mean {self.mean}, std {self.std}; allowed: a range nearer the mean"
+                f"normal: [{self.low}, {self.high}] has no mass under mean {self.mean}, std {self.std}; allowed: a nearer range"
             )
         return np.clip(drawn, self.low, self.high)
 
@@ -127,11 +128,11 @@ class Pareto:
     high: float = math.inf
 
     def __post_init__(self) -> None:
-        _ordered("pareto", self.low, self.high)
+        _ordered(self.low, self.high)
         if not (self.shape > 0 and math.isfinite(self.shape)):
-            raise DpflbenchError(f"pareto.shape: {self.shape}; allowed: a finite number > 0")
+            raise DpflbenchError(f"shape: {self.shape}; allowed: a finite number > 0")
         if self.low <= 0:
-            raise DpflbenchError(f"pareto.low: {self.low}; allowed: a number > 0")
+            raise DpflbenchError(f"low: {self.low}; allowed: a number > 0")
 
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """Independent draws by inversion: P(X > x) = (low / x)^shape before truncation."""
@@ -171,13 +172,7 @@ DISTRIBUTIONS: dict[str, type[Distribution]] = {
 }
 
 
-def _ordered(kind: str, low: float, high: float) -> None:
+def _ordered(low: float, high: float) -> None:
     """Refuse an empty range."""
     if not (math.isfinite(low) and low <= high):
-        raise DpflbenchError(f"{kind}: low {low}, high {high}; allowed: a finite low ≤ high")
-
-
-def _finite(key: str, value: float) -> None:
-    """Refuse an infinite bound where the distribution needs a finite one."""
-    if not math.isfinite(value):
-        raise DpflbenchError(f"{key}: {value}; allowed: a finite number")
+        raise DpflbenchError(f"low: {low} with high {high}; allowed: a finite low ≤ high")
