@@ -147,7 +147,8 @@ def _check_kind(record: Record, note: Mapping[str, Any], kind: int, whose: Array
 def check_spending(record: Record) -> list[str]:
     """No client's epsilon, by the second opinion, is above its budget or different from what the record says."""
     events, clients, mechanism = record.events, record.clients, str(record.config["privacy"]["mechanism"]["name"])
-    ratio = events["sensitivity"] / events["scale"]
+    with np.errstate(divide="ignore"):  # no noise: an infinite ratio, an infinite epsilon
+        ratio = events["sensitivity"] / events["scale"]
     spent = client_epsilons(mechanism, events["client"], ratio, clients["delta"])
     problems = []
     cost = ratio**2 if mechanism == "gaussian" else ratio

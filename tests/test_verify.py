@@ -1,0 +1,284 @@
+"""Verification believes nothing: honest results pass, and every way of cheating we could think of is named."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from dp_accounting import GaussianDpEvent
+from dp_accounting.pld import PLDAccountant
+from typer.testing import CliRunner
+
+from dpflbench.cli.verify import verify as verify_command
+from dpflbench.errors import DpflbenchError
+from dpflbench.execution.execute import Place, execute
+from dpflbench.execution.store import Results, Store
+from dpflbench.plan import plan_suite
+from dpflbench.privacy.accounting import epsilon_of
+from dpflbench.privacy.ledger import KINDS
+from dpflbench.privacy.opinion import client_epsilons, gaussian_epsilon, laplace_epsilon
+from dpflbench.privacy.verify import verify
+from dpflbench.records import content_digest
+from dpflbench.suite import check
+
+app = typer.Typer()
+app.command()(verify_command)
+
+
+@pytest.fixture(scope="module")
+def results(blobs, catalogue):
+    """An honest folder: two mechanisms, probes, joint probes, personal clip bounds and a run without privacy."""
+    raw = {
+        "name": "honest",
+        "task": {"dataset": {"name": "npz", "path": str(blobs)}, "model": "softmax", "partition": {"kind": "iid"}, "holdout": 0.2},
+        "federation": {"clients": 8, "cohort": 4, "rounds": 6, "lr": {"initial": 0.5, "decay": 20}},
+        "privacy": {"mechanism": "gaussian", "clip": {"gaussian": 1.0, "laplace": 2.0}, "delta": 1e-5,
+                    "epsilon": {"kind": "uniform", "low": 0.5, "high": 4.0}},
+        "axes": {"privacy.mechanism": ["gaussian", "laplace"], "privacy.epsilon.high": [4.0, 8.0]},
+        "algorithms": ["FedSGD", "DPSGD", "WeiAvg", {"use": "DPFL-BCS", "with": {"probe_rounds": 2}},
+                       {"use": "DPFL-BCS", "as": "literal", "with": {"probe_rounds": 2, "probe": "literal"}}, "IDP-clipping"],
+    }
+    problems = []
+    suite = check(raw, "honest.yaml", Path(), problems)
+    assert suite is not None, problems
+    planned = plan_suite(suite, catalogue, None)
+    records = {run.id: execute(run, catalogue, Place()) for run in planned.runs.values()}
+    assert {r.status for r in records.values()} == {"done"}
+    return Results(planned.manifest, records)
+
+
+def of(results, algorithm, **coordinates):
+    cell = next(c for c in results.manifest.cells if c.algorithm == algorithm and c.run
+                and all(c.coordinates[f"privacy.{k}"] == v for k, v in coordinates.items()))
+    return results.records[cell.run]
+
+
+def problems_of(results, record, **changes):
+    """What verify says when one record is exchanged for a changed one."""
+    changed = replace(record, **changes)
+    found = list(verify(replace_results(results, {record.id: changed})))
+    return [p for f in found for p in f.problems]
+
+
+def replace_results(results, records):
+    return Results(results.manifest, {**results.records, **records})
+
+
+def signed(record, **events):
+    """Events changed by somebody who also renews the ledger digest."""
+    events = {**record.events, **events}
+    body = {"mechanism": record.config["privacy"]["mechanism"]["name"], "epsilon": record.clients["epsilon"],
+            "delta": record.clients["delta"], **events}
+    return {"events": events, "facts": {**record.facts, "ledger_digest": content_digest(body)}}
+
+
+def test_honest_results_have_no_findings(results):
+    findings = list(verify(results))
+    assert [f.problems for f in findings if f.problems] == []
+    assert len(findings) == len(results.records)
+    kinds = {int(k) for r in results.records.values() if r.private for k in np.unique(r.events["kind"])}
+    assert kinds == {0, 1, 2}
+
+
+def test_less_noise_than_charged_for_is_overspending(results):
+    """Half the scale: four times the cost of a Gaussian, twice that of a Laplace release."""
+    for mechanism in ("gaussian", "laplace"):
+        record = of(results, "WeiAvg", mechanism=mechanism)
+        scale = record.events["scale"] / 2
+        cost = record.events["cost"] * (4 if mechanism == "gaussian" else 2)
+        found = problems_of(results, record, **signed(record, scale=scale, cost=cost))
+        assert any("overspend" in p for p in found)
+        assert any("recorded epsilon" in p for p in found)
+        found = problems_of(results, record, **signed(record, scale=scale))
+        assert any("cost is not that of its release" in p for p in found)
+
+
+def test_a_forged_epsilon_does_not_help(results):
+    record = of(results, "DPSGD")
+    events = signed(record, scale=record.events["scale"] / 2, cost=record.events["cost"] * 4)
+    found = problems_of(results, record, **events, clients={**record.clients, "epsilon_spent": record.clients["epsilon"] * 0.9})
+    assert any("overspend" in p for p in found)
+    found = problems_of(results, record, clients={**record.clients, "epsilon_spent": record.clients["epsilon_spent"] * 0.99})
+    assert any("recomputed" in p for p in found)
+    found = problems_of(results, record, clients={**record.clients, "epsilon_spent": np.full(8, np.nan)})
+    assert any("recomputed" in p for p in found)
+
+
+def test_a_forged_budget_is_drawn_again_from_configuration_and_seed(results):
+    record = of(results, "DPSGD")
+    for name in ("epsilon", "delta"):
+        found = problems_of(results, record, clients={**record.clients, name: record.clients[name] * 1.5})
+        assert any("configuration and seed give" in p for p in found)
+        assert any(f"{name} differs between" in p for p in found)  # and its neighbours in the column disagree
+
+
+def test_removed_or_repeated_releases_are_missed(results):
+    record = of(results, "DPSGD")
+    fewer = {k: v[1:] for k, v in record.events.items()}
+    found = problems_of(results, record, **signed(record, **fewer))
+    assert any("round 0: 3 clients take part, the cohort is 4" in p for p in found)
+    assert any("recorded uses" in p for p in found)
+    client = record.events["client"].copy()
+    client[1] = client[0]
+    assert any("takes part twice" in p for p in problems_of(results, record, **signed(record, client=client)))
+    found = problems_of(results, record, events=fewer)
+    assert any("ledger digest" in p for p in found)
+
+
+def test_a_sensitivity_without_its_factor_two_is_noticed(results):
+    for algorithm, kind in (("DPSGD", 0), ("IDP-clipping", 0), ("DPFL-BCS(probe_rounds=2)", 1), ("literal", 2)):
+        record = of(results, algorithm)
+        true = record.events["sensitivity"]
+        halved = signed(record, sensitivity=np.where(record.events["kind"] == kind, true / 2, true))
+        assert any(f"{KINDS[kind]} sensitivity" in p for p in problems_of(results, record, **halved))
+
+
+def test_a_loss_outside_the_cohort_and_a_loss_nobody_asked_for_are_noticed(results):
+    record = of(results, "DPFL-BCS(probe_rounds=2)")
+    rows = np.flatnonzero(record.events["kind"] == 1)
+    taking_part = set(record.events["client"][record.events["round"] == 0].tolist())
+    stranger = next(n for n in range(8) if n not in taking_part)
+    client = record.events["client"].copy()
+    client[rows[0]] = stranger
+    assert any("does not take part" in p for p in problems_of(results, record, **signed(record, client=client)))
+    notes = [{k: v for k, v in note.items() if k != "probe"} for note in record.notes]
+    assert any("without a probe" in p for p in problems_of(results, record, notes=notes))
+    assert any("plans of the run" in p for p in problems_of(results, record, notes=[]))
+
+
+def test_an_edited_configuration_breaks_the_run_id(results):
+    record = of(results, "DPSGD")
+    config = {**record.config, "privacy": {**record.config["privacy"], "clip": 0.5}}
+    found = problems_of(results, record, config=config)
+    assert any("run id" in p for p in found)
+    assert any("gradient sensitivity" in p for p in found)
+    assert any("other privacy settings" in p for p in found)
+
+
+def test_a_record_in_a_foreign_cell_is_noticed(results):
+    generous, strict = (of(results, "DPSGD", **{"epsilon.high": high}) for high in (8.0, 4.0))
+    manifest = replace(results.manifest, cells=[
+        replace(c, run=generous.id) if c.run == strict.id else c for c in results.manifest.cells])
+    found = [p for f in verify(Results(manifest, results.records)) for p in f.problems]
+    assert any("filled by a run with other privacy settings" in p for p in found)
+    assert any("privacy differs between" in p for p in found)
+    weiavg = of(results, "WeiAvg", **{"epsilon.high": 4.0})
+    manifest = replace(results.manifest, cells=[
+        replace(c, run=weiavg.id) if c.run == strict.id else c for c in results.manifest.cells])
+    found = [p for f in verify(Results(manifest, results.records)) for p in f.problems]
+    assert any("filled by a run of WeiAvg" in p for p in found)
+
+
+@pytest.mark.parametrize("fact", ["initial_model", "split_digest", "data_digest"])
+def test_runs_of_a_column_that_start_elsewhere_are_not_matched(results, fact):
+    record = of(results, "WeiAvg")
+    found = problems_of(results, record, facts={**record.facts, fact: "0" * 64})
+    assert any(f"{fact} differs between" in p for p in found)
+
+
+def test_a_release_without_noise_and_columns_out_of_range_are_noticed(results):
+    record = of(results, "DPSGD")
+    scale = record.events["scale"].copy()
+    scale[0] = 0.0
+    assert any("without noise" in p for p in problems_of(results, record, **signed(record, scale=scale)))
+    for name, value in (("client", 8), ("client", -1), ("round", 6), ("kind", 3), ("sensitivity", np.nan), ("scale", -1.0)):
+        column = record.events[name].copy()
+        column[3] = value
+        assert any("release 3" in p for p in problems_of(results, record, **signed(record, **{name: column}))), name
+    assert any("columns" in p for p in problems_of(results, record, events={"client": np.zeros(3)}))
+
+
+def test_an_unknown_mechanism_and_an_odd_record_are_findings_not_crashes(results):
+    record = of(results, "DPSGD")
+    privacy = {**record.config["privacy"], "mechanism": {"name": "homebrew"}}
+    assert any("no second opinion" in p for p in problems_of(results, record, config={**record.config, "privacy": privacy}))
+    for changes in ({"config": {}}, {"clients": {}}, {"facts": {"data_digest": 3}}, {"config": {"privacy": 3, "seed": "x"}}):
+        assert any("cannot be checked" in p for p in problems_of(results, record, **changes))
+    assert any("no ledger" in p for p in problems_of(results, record, events={}))
+
+
+def test_a_run_that_was_disqualified_is_reported_as_that_and_no_discrepancy(results):
+    record = of(results, "DPSGD")
+    half = record.events["round"] < 3
+    events = signed(record, **{k: v[half] for k, v in record.events.items()})
+    spent = client_epsilons("gaussian", events["events"]["client"], np.sqrt(events["events"]["cost"]), record.clients["delta"])
+    changed = replace(record, status="disqualified", reason="client 2 has no budget left", **events,
+                      clients={**record.clients, "epsilon_spent": spent})
+    finding = next(f for f in verify(replace_results(results, {record.id: changed})) if f.run == record.id)
+    assert finding.problems == ()
+    assert finding.summary == "disqualified: client 2 has no budget left"
+
+
+# ---------------------------------------------------------------- the command
+
+
+def write(results, folder):
+    store = Store(folder)
+    store.write_manifest(results.manifest)
+    for record in results.records.values():
+        store.write(record)
+    return store
+
+
+def test_the_command_says_one_line_a_run_and_exits_zero_or_one(results, tmp_path):
+    store = write(results, tmp_path)
+    shown = CliRunner().invoke(app, [str(tmp_path)])
+    assert shown.exit_code == 0, shown.output
+    assert shown.output.count("ok  ") == len(results.records)
+    assert f"Verified: {len(results.records)} runs agree" in shown.output
+    record = of(results, "DPSGD")
+    events = signed(record, scale=record.events["scale"] / 2)
+    store.write(replace(record, **events, reason="\x1b[2J"))
+    shown = CliRunner().invoke(app, [str(tmp_path), "--quiet"])
+    assert shown.exit_code == 1
+    assert "FAIL" in shown.output
+    assert "NOT VERIFIED" in shown.output
+    assert "\x1b" not in shown.output
+
+
+def test_a_damaged_record_fails_and_a_missing_one_is_said_to_be_missing(results, tmp_path):
+    store = write(results, tmp_path)
+    first, second = list(results.records)[:2]
+    store.path(first).unlink()
+    shown = CliRunner().invoke(app, [str(tmp_path)])
+    assert shown.exit_code == 0
+    assert "1 not there (yet)" in shown.output
+    text = store.path(second).read_text()
+    store.path(second).write_text(text.replace('"status": "done"', '"status": "diverged"'))
+    shown = CliRunner().invoke(app, [str(tmp_path)])
+    assert shown.exit_code == 1
+    assert "does not match its digest" in shown.output
+
+
+def test_a_folder_that_holds_no_results_is_the_users_to_fix(tmp_path):
+    shown = CliRunner().invoke(app, [str(tmp_path)])
+    assert isinstance(shown.exception, DpflbenchError)
+
+
+# ---------------------------------------------------------------- the second opinion itself
+
+
+def test_the_second_opinion_agrees_with_our_accountant_and_with_a_privacy_loss_distribution():
+    releases = ((0.02, 30), (0.05, 10))
+    mu = np.sqrt(30 * 0.02**2 + 10 * 0.05**2)
+    found = gaussian_epsilon(releases, 1e-5)
+    assert found == pytest.approx(float(epsilon_of(mu, 1e-5)), abs=1e-9)
+    accountant = PLDAccountant()
+    for ratio, count in releases:
+        accountant.compose(GaussianDpEvent(1 / ratio), count)
+    assert found == pytest.approx(accountant.get_epsilon(1e-5), abs=2e-3)  # discretised, pessimistic
+    assert gaussian_epsilon((), 1e-5) == 0.0
+    assert gaussian_epsilon(((0.1, 1),), 0.0) == np.inf
+    assert laplace_epsilon(((0.25, 3), (0.1, 2)), 0.0) == pytest.approx(0.95)
+
+
+def test_a_quarter_of_a_thousand_clients_takes_a_fraction_of_a_second():
+    rng = np.random.default_rng(0)
+    client = np.repeat(np.arange(250), 40)
+    ratio = np.repeat(rng.uniform(0.01, 0.2, 250), 40)
+    start = time.process_time()
+    spent = client_epsilons("gaussian", client, ratio, np.full(250, 1e-5))
+    assert time.process_time() - start < 5  # 0.4 s on a quiet core
+    np.testing.assert_allclose(spent, epsilon_of(ratio[::40] * np.sqrt(40), 1e-5), rtol=1e-8)
