@@ -64,7 +64,7 @@ def _draw(checked: Any, planned: Any, catalogue: Any, root: Path | None, folder:
     from dpflbench.execution.execute import Place, prepare
     from dpflbench.plan import assemble
     from dpflbench.records import content_digest
-    from dpflbench.tasks.population import write_population
+    from dpflbench.report.population_figure import write_population
 
     seen: set[str] = set()
     for cell in planned.manifest.cells:

@@ -26,8 +26,8 @@ IDENTIFIERS = frozenset({"id", "member_id", "url", "desc", "emp_title", "title",
 LEAKS = frozenset(
     {"grade", "sub_grade", "installment", "loan_status", "pymnt_plan", "out_prncp", "out_prncp_inv", "total_pymnt",
      "total_pymnt_inv", "total_rec_prncp", "total_rec_int", "total_rec_late_fee", "recoveries", "collection_recovery_fee",
-     "last_pymnt_d", "last_pymnt_amnt", "next_pymnt_d", "last_credit_pull_d", "last_fico_range_high", "last_fico_range_low", "deferral_term",
-     "payment_plan_start_date", "orig_projected_additional_accrued_interest"}
+     "last_pymnt_d", "last_pymnt_amnt", "next_pymnt_d", "last_credit_pull_d", "last_fico_range_high", "last_fico_range_low",
+     "deferral_term", "payment_plan_start_date", "orig_projected_additional_accrued_interest"}
 )  # fmt: skip
 LEAK_PREFIXES = ("hardship", "debt_settlement", "settlement")
 ROWS = 50_000  # read at a time
