@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dpflbench import __version__
-from dpflbench.cli import list_parts, plan, run
+from dpflbench.cli import check, list_parts, plan, run
 from dpflbench.cli.output import printable
 from dpflbench.errors import DpflbenchError
 
@@ -32,6 +32,7 @@ def root(version: Annotated[bool, typer.Option("--version", callback=_version, i
 app.command("run")(run.run)
 app.command("plan")(plan.plan)
 app.command("list")(list_parts.list_parts)
+app.command("check")(check.check)
 
 
 def main() -> None:

@@ -1,0 +1,36 @@
+"""Conformance checks for plugin authors: `check_*` raise ConformanceError at the first broken rule, with one line on how to fix it.
+
+from dpflbench.testing import check_aggregator, check_plugin
+
+def test_my_aggregator_conforms():
+    check_aggregator(MyAggregator)          # a part or its factory
+
+def test_the_installed_plugin_conforms():
+    check_plugin("my_plugin")               # everything it registers; also `dpflbench check my_plugin`
+"""
+
+from dpflbench.testing.aggregators import check_aggregator
+from dpflbench.testing.algorithms import check_algorithm
+from dpflbench.testing.factories import check_factory
+from dpflbench.testing.kit import Outcome, check_part, check_plugin, examine
+from dpflbench.testing.mechanisms import check_mechanism
+from dpflbench.testing.rules import ConformanceError
+from dpflbench.testing.selectors import check_selector
+from dpflbench.testing.sources import check_dataset, check_model
+from dpflbench.testing.transforms import check_transform
+
+__all__ = [
+    "ConformanceError",
+    "Outcome",
+    "check_aggregator",
+    "check_algorithm",
+    "check_dataset",
+    "check_factory",
+    "check_mechanism",
+    "check_model",
+    "check_part",
+    "check_plugin",
+    "check_selector",
+    "check_transform",
+    "examine",
+]

@@ -1,0 +1,125 @@
+"""Check of an algorithm: its parts one by one, then short runs through the real harness under both mechanisms."""
+
+from typing import Any
+
+import numpy as np
+
+from dpflbench.catalogue import Catalogue, Part
+from dpflbench.execution.execute import Place, execute
+from dpflbench.interfaces import Algorithm
+from dpflbench.plan import Run, assemble
+from dpflbench.records import Record
+from dpflbench.tasks.models import Softmax
+from dpflbench.testing.aggregators import check_aggregator
+from dpflbench.testing.factories import named, obtain
+from dpflbench.testing.rules import pickled, refuse
+from dpflbench.testing.selectors import check_selector
+from dpflbench.testing.transforms import check_transform
+from dpflbench.testing.worlds import Toy, standard_mechanisms
+
+CLIENTS, COHORT, ROUNDS = 8, 3, 6
+
+
+def check_algorithm(part: Any, who: str = "") -> None:
+    """Raise ConformanceError at the first broken rule; `part` is an Algorithm or a factory of one."""
+    who = named(part, "algorithm", who)
+    algorithm = obtain(part, who)
+    if not isinstance(algorithm, Algorithm):
+        refuse(
+            who,
+            f"is a {type(algorithm).__name__}",
+            "a dpflbench.interfaces.Algorithm",
+            "return Algorithm(name, selector, aggregator)",
+        )
+    if not algorithm.name or not algorithm.name.isprintable():
+        refuse(who, f"its name is {algorithm.name!r}", "a printable name", "give it the name of its row in a table")
+    if algorithm.private and not algorithm.clip:
+        refuse(who, "is private and does not clip", "a clip bound wherever there is noise", "leave clip at True")
+    known = standard_mechanisms()
+    allowed = set(known) if algorithm.mechanisms is None else set(algorithm.mechanisms)
+    if not allowed:
+        refuse(who, "mechanisms is empty", "at least one name, or None for any", "leave mechanisms out")
+    usable = [name for name in known if name in allowed]
+    check_selector(algorithm.selector, f"{who}, selector", algorithm.mechanisms)
+    check_aggregator(algorithm.aggregator, f"{who}, aggregator")
+    check_transform(algorithm.transform, f"{who}, transform")
+    pickled(who, algorithm)
+    for mechanism in usable if algorithm.private else usable[:1]:
+        first, again = (short_run(algorithm, mechanism, who) for _ in range(2))
+        if first.digest != again.digest:
+            refuse(
+                who,
+                f"two runs of one configuration under {mechanism} noise differ",
+                "a run that its configuration determines",
+                "keep nothing between runs: no globals, no files, no clocks",
+            )
+        _kept_its_budgets(first, mechanism, who)
+
+
+def short_run(algorithm: Algorithm, mechanism: str, who: str) -> Record:
+    """The record of a few rounds on toy data, through the same path as any run of a suite."""
+
+    def part(kind: str, name: str, made: Any) -> Part:
+        return Part(kind, name, lambda: made, "check", "dpflbench", "0", "dpflbench.testing")
+
+    noise = standard_mechanisms()[mechanism]
+    catalogue = Catalogue(
+        {
+            "mechanisms": {mechanism: part("mechanisms", mechanism, noise)},
+            "datasets": {"toy": part("datasets", "toy", Toy())},
+            "models": {"softmax": part("models", "softmax", Softmax())},
+            "algorithms": {"it": part("algorithms", "it", algorithm)},
+            "selectors": {},
+            "aggregators": {},
+            "transforms": {},
+        }
+    )
+    config: dict[str, Any] = {
+        "task": {"dataset": {"name": "toy"}, "model": {"name": "softmax"}, "partition": {"kind": "iid"}},
+        "federation": {"clients": CLIENTS, "cohort": COHORT, "rounds": ROUNDS, "lr": {"initial": 0.5}},
+        "privacy": {
+            "mechanism": {"name": mechanism},
+            "clip": 1.0,
+            "epsilon": {"kind": "uniform", "low": 1.0, "high": 8.0},
+            "delta": {"kind": "constant", "value": 1e-5},
+        },
+        "evaluate": {"every": ROUNDS},
+        "algorithm": {"name": "it"},
+        "seed": 5,
+    }
+    problems: list[str] = []
+    made = assemble(config, catalogue, problems)
+    if made is None:
+        refuse(
+            who,
+            f"cannot be assembled: {problems[0]}",
+            "an algorithm of a selector, an aggregator and a transform",
+            "see the message",
+        )
+    record = execute(Run("check", made[1], {}, "toy"), catalogue, Place())
+    if record.status != "done":
+        refuse(
+            who,
+            f"a short run under {mechanism} noise ended as {record.status} ({record.reason})",
+            "a run that is done",
+            "run dpflbench.testing.check_* on its parts; a run gets what they get",
+        )
+    return record
+
+
+def _kept_its_budgets(record: Record, mechanism: str, who: str) -> None:
+    """Uses as planned and nobody beyond its epsilon, from the record as a reader would see it."""
+    uses, clients = record.clients["uses"], record.clients
+    if int(uses.sum()) != COHORT * ROUNDS:
+        refuse(who, f"{int(uses.sum())} participations in {ROUNDS} rounds", f"{COHORT * ROUNDS}", "plan horizon * cohort uses")
+    if not record.private:
+        return
+    over = np.flatnonzero(clients["epsilon_spent"] > clients["epsilon"])
+    if len(over):
+        at = int(over[0])
+        refuse(
+            who,
+            f"client {at} spent epsilon {clients['epsilon_spent'][at]:.6g} of {clients['epsilon'][at]:.6g} under {mechanism} noise",
+            "every client within its budget",
+            "let the harness calibrate: leave Plan.cost out",
+        )

@@ -1,0 +1,168 @@
+"""Check of a selector: plans played through a whole run against a real ledger, without any model."""
+
+from typing import Any
+
+import numpy as np
+
+from dpflbench.errors import BudgetExceeded, DpflbenchError, PluginError
+from dpflbench.federation.messages import Calibration, calibrate, charge
+from dpflbench.federation.schedule import check_plan, draw_cohort
+from dpflbench.interfaces import Floats, Ints, Losses, Mechanism, Plan, PlanView, Selector, Setup
+from dpflbench.privacy.ledger import Ledger
+from dpflbench.randomness import Streams
+from dpflbench.records import encode
+from dpflbench.testing.factories import named, obtain
+from dpflbench.testing.rules import (
+    ConformanceError,
+    attempt,
+    difference,
+    keep,
+    needs_methods,
+    no_global_draws,
+    pickled,
+    refuse,
+    unchanged,
+)
+from dpflbench.testing.worlds import setup_of, standard_mechanisms
+
+# (clients, cohort, rounds, equal clients): everybody every round, one a round, a single client, a single round
+EDGES = ((6, 6, 4, False), (6, 1, 12, False), (1, 1, 3, False), (8, 3, 1, False), (9, 3, 6, True))
+
+
+def check_selector(part: Any, who: str = "", mechanisms: frozenset[str] | None = None) -> None:
+    """Raise ConformanceError at the first broken rule; `part` is a selector or a factory of one.
+
+    `mechanisms` restricts the check to those an algorithm is defined for.
+    """
+    who = named(part, "selector", who)
+    selector = obtain(part, who)
+    needs_methods(who, selector, Selector, {"plan": 2})
+    for mechanism in standard_mechanisms().values():
+        if mechanisms is None or mechanism.name in mechanisms:
+            _check_under(selector, mechanism, who)
+
+
+def _check_under(selector: Any, mechanism: Mechanism, who: str) -> None:
+    setup = setup_of(mechanism)
+    first = played(selector, setup, 1, who)
+    if difference(first, played(selector, setup, 1, who)):
+        refuse(
+            who,
+            "the same run planned twice under one seed gives different plans",
+            "a function of the view and the rng argument",
+            "draw from the rng argument only, and keep nothing between calls",
+        )
+    if difference(first, played(pickled(who, selector), setup, 1, who)):
+        refuse(who, "plans otherwise after pickling", "the same part in every worker", "keep only parameters in its fields")
+    for n, cohort, rounds, equal in EDGES:
+        world = f"{who} ({cohort} of {n} clients, {rounds} rounds)"
+        try:
+            played(selector, setup_of(mechanism, n, cohort, rounds, equal), 2, world)
+        except ConformanceError:
+            raise
+        except DpflbenchError:
+            continue  # a readable refusal of an unusual world is an answer
+
+
+def played(selector: Any, setup: Setup, seed: int, who: str) -> list[dict[str, Any]]:
+    """Every plan of a whole run, checked, scheduled and charged; as plain mappings."""
+    ledger, streams = Ledger(setup.mechanism, setup.epsilon, setup.delta), Streams(seed)
+    used = np.zeros(setup.n_clients, dtype=np.int64)
+    losses = Losses(used[:0], used[:0], np.zeros(0), np.zeros(0), np.zeros(0))
+    plans: list[dict[str, Any]] = []
+    round = 0
+    while round < setup.rounds:
+        view = PlanView(setup, round, used.copy(), ledger.left.copy(), losses)
+        plan = _planned(selector, view, streams, who)
+        calibration = calibrate(plan, ledger.left, setup)
+        _affordable(plan, calibration.scale, who)
+        end, uses_left = round + int(plan.horizon), plan.uses.astype(np.int64)
+        for now in range(round, end):
+            cohort = draw_cohort(uses_left, end - now, streams.numpy("select", now))
+            _charged(ledger, plan, calibration, cohort, now, who)
+            uses_left[cohort] -= 1
+            used[cohort] += 1
+            losses = _answered(losses, plan, calibration, setup, cohort, now, streams)
+        plans.append(
+            {
+                "uses": plan.uses,
+                "horizon": int(plan.horizon),
+                "cost": plan.cost,
+                "clip_factor": plan.clip_factor,
+                "probe": plan.probe,
+                "notes": dict(plan.notes),
+            }
+        )
+        round = end
+    return plans
+
+
+def _planned(selector: Any, view: PlanView, streams: Streams, who: str) -> Plan:
+    """One plan with all that can be seen of the call."""
+    before, attributes = keep(view), keep(selector)
+    with no_global_draws(who, "plan"):
+        try:
+            plan = selector.plan(view, streams.numpy("select", -1 - view.round))
+        except DpflbenchError:
+            raise
+        except Exception as e:  # a stranger's code may raise anything
+            refuse(
+                who,
+                f"plan(view, rng) raises {type(e).__name__}: {e}"[:300],
+                "a Plan for the rounds left",
+                "plan for any number of clients, cohort and rounds, or raise DpflbenchError with the reason",
+            )
+    unchanged(who, "plan", before, view, "view")
+    unchanged(who, "plan", attributes, selector, "its own attributes ")
+    if not isinstance(plan, Plan):
+        refuse(who, f"plan returns {type(plan).__name__}", "a dpflbench.interfaces.Plan", "return Plan(uses, horizon)")
+    try:
+        check_plan(plan, n_clients=view.setup.n_clients, cohort_size=view.setup.cohort_size, rounds_left=view.rounds_left, who=who)
+    except PluginError as e:
+        text = str(e).removeprefix(f"selector of {who}: ")
+        raise ConformanceError(
+            f"{who}: {text}; fix: dpflbench.federation.schedule.round_uses and even_uses make such plans"
+        ) from None
+    attempt(who, "recording plan.notes", "numbers, texts, arrays, lists and mappings as notes", lambda: encode(dict(plan.notes)))
+    return plan
+
+
+def _affordable(plan: Plan, scale: Floats, who: str) -> None:
+    broke = np.flatnonzero((plan.uses > 0) & ~np.isfinite(scale))
+    if len(broke):
+        refuse(
+            who,
+            f"plans {plan.uses[broke[0]]} uses of client {broke[0]}, which has nothing left to spend",
+            "uses that can be paid for",
+            "leave out clients with view.left at 0, or set Plan.cost so that a later plan still has something",
+        )
+
+
+def _charged(ledger: Ledger, plan: Plan, calibration: Calibration, cohort: Ints, round: int, who: str) -> None:
+    try:
+        charge(ledger, calibration, cohort, round, plan.probe)
+    except BudgetExceeded as e:
+        refuse(
+            who,
+            f"its plan overspends ({e})",
+            "uses * cost within view.left for every client",
+            "leave Plan.cost out (even shares of what is left), or keep uses * cost at or below view.left",
+        )
+
+
+def _answered(
+    losses: Losses, plan: Plan, calibration: Calibration, setup: Setup, cohort: Ints, round: int, streams: Streams
+) -> Losses:
+    """The losses with made-up noisy answers to the plan's probe."""
+    if plan.probe is None or calibration.loss_scale is None:
+        return losses
+    rng = streams.numpy("probe", round)
+    received = rng.uniform(0.0, plan.probe.loss_bound, len(cohort))
+    stepped = rng.uniform(0.0, plan.probe.loss_bound, len(cohort)) if plan.probe.after_step else np.full(len(cohort), np.nan)
+    return Losses(
+        np.append(losses.round, np.full(len(cohort), round)),
+        np.append(losses.client, cohort),
+        np.append(losses.received, received),
+        np.append(losses.stepped, stepped),
+        np.append(losses.variance, setup.mechanism.variance(calibration.loss_scale[cohort])),
+    )

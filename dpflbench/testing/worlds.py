@@ -1,0 +1,137 @@
+"""Small worlds for checks: public facts, rounds of noisy updates and a toy data set, all from fixed seeds.
+
+No number here comes from anybody's data, and nothing is read from disk.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpflbench.catalogue import GROUP, load
+from dpflbench.errors import DpflbenchError
+from dpflbench.interfaces import (
+    Availability,
+    Examples,
+    Layout,
+    LearningRate,
+    Mechanism,
+    ParameterTensor,
+    Setup,
+    Updates,
+)
+from dpflbench.privacy.sensitivity import gradient_sensitivity
+
+# two layers and a normalisation between them: what an aggregator that looks at tensors meets
+LAYOUT = Layout(
+    (
+        ParameterTensor("first.weight", (5, 4), 0, 20),
+        ParameterTensor("first.bias", (5,), 20, 25),
+        ParameterTensor("norm.weight", (5,), 25, 30, norm=True),
+        ParameterTensor("norm.bias", (5,), 30, 35, norm=True),
+        ParameterTensor("last.weight", (3, 5), 35, 50),
+        ParameterTensor("last.bias", (3,), 50, 53),
+    )
+)
+
+
+@lru_cache
+def standard_mechanisms() -> dict[str, Mechanism]:
+    """Gaussian and Laplace noise as dpflbench's own distribution supplies them, whatever else is installed."""
+    points = [p for p in entry_points(group=GROUP) if p.dist is not None and p.dist.name == "dpflbench" and p.name == "parts"]
+    parts = load(points=points).parts["mechanisms"]
+    missing = {"gaussian", "laplace"} - set(parts)
+    if missing:
+        raise DpflbenchError(f"dpflbench's own {' and '.join(sorted(missing))} noise is not installed; reinstall dpflbench")
+    return {name: parts[name].factory() for name in ("gaussian", "laplace")}
+
+
+def devices() -> list[str]:
+    """The CPU and every kind of accelerator there is."""
+    found = ["cpu"]
+    if torch.cuda.is_available():
+        found.append("cuda")
+    if torch.backends.mps.is_available():
+        found.append("mps")
+    return found
+
+
+def setup_of(
+    mechanism: Mechanism,
+    n_clients: int = 12,
+    cohort_size: int = 4,
+    rounds: int = 10,
+    equal: bool = False,
+    layout: Layout = LAYOUT,
+    phi_dim: int = 0,
+) -> Setup:
+    """Public facts of a federation whose clients differ in size and budget, or not at all (`equal`)."""
+    rng = np.random.default_rng(20240816)
+    n_examples = rng.integers(50, 200, n_clients)
+    epsilon, delta = rng.uniform(0.5, 4.0, n_clients), rng.uniform(1e-5, 1e-4, n_clients)
+    if equal:
+        n_examples, epsilon, delta = np.full(n_clients, 100), np.full(n_clients, 2.0), np.full(n_clients, 1e-5)
+    delta = np.zeros(n_clients) if mechanism.pure else delta
+    return Setup(
+        n_clients,
+        cohort_size,
+        rounds,
+        n_examples.astype(np.int64),
+        epsilon,
+        delta,
+        mechanism.budget(epsilon, delta),
+        mechanism,
+        1.0,
+        LearningRate(0.5, 100.0),
+        layout,
+        phi_dim,
+        3,
+    )
+
+
+def updates_of(setup: Setup, round: int, rows: int, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Updates:
+    """Noisy updates of one round: `rows` clients, in the order of their numbers as in a run."""
+    rng = np.random.default_rng([7, round, rows])
+    clients = np.sort(rng.permutation(setup.n_clients)[:rows])
+    sensitivity = gradient_sensitivity(np.full(setup.n_clients, setup.clip_norm), setup.n_examples)
+    scale = setup.mechanism.scale(setup.budget / 4, sensitivity)
+    common = rng.normal(0.0, 0.1, setup.layout.dim)
+    values = common + scale[clients, None] * rng.normal(0.0, 1.0, (rows, setup.layout.dim))
+
+    def column(array: object) -> Tensor:
+        return torch.as_tensor(array, dtype=dtype, device=device)
+
+    return Updates(
+        column(values),
+        torch.as_tensor(clients, device=device),
+        column(setup.epsilon[clients]),
+        column(setup.delta[clients]),
+        column(setup.n_examples[clients]),
+        column(setup.mechanism.variance(scale)[clients]),
+        round,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Toy:
+    """Three clouds of points in ten dimensions, made in memory: enough to learn something in a few rounds."""
+
+    def availability(self, root: Path | None) -> Availability:
+        """Always there."""
+        return Availability(True, "memory", "complete", "none", "nothing to get")
+
+    def digest(self, root: Path | None) -> str:
+        """A name in place of a digest: the content is a constant."""
+        return "toy"
+
+    def load(self, root: Path | None) -> Examples:
+        """Return 360 training and 60 test points."""
+        rng = np.random.default_rng(1)
+        y = np.arange(420) % 3
+        x = rng.normal(0.0, 1.0, (3, 10))[y] + rng.normal(0.0, 0.7, (420, 10))
+        points, labels = torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.int64)
+        return Examples(points[:360], labels[:360], points[360:], labels[360:], n_classes=3)
