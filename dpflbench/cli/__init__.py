@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dpflbench import __version__
-from dpflbench.cli import check, list_parts, plan, run
+from dpflbench.cli import check, data, list_parts, plan, report, run, verify
 from dpflbench.cli.output import printable
 from dpflbench.errors import DpflbenchError
 
@@ -32,7 +32,10 @@ def root(version: Annotated[bool, typer.Option("--version", callback=_version, i
 app.command("run")(run.run)
 app.command("plan")(plan.plan)
 app.command("list")(list_parts.list_parts)
+app.command("report")(report.report)
+app.command("verify")(verify.verify)
 app.command("check")(check.check)
+app.add_typer(data.app, name="data")
 
 
 def main() -> None:
