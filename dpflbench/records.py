@@ -130,6 +130,8 @@ def encode(value: Any, pack: Callable[[bytes], str] = _pack) -> Any:
     if isinstance(value, np.ndarray):
         flat = np.ascontiguousarray(value)
         flat = flat.astype(flat.dtype.newbyteorder("<"))
+        if flat.dtype.str not in DTYPES:  # what `decode` would refuse must not be written
+            raise TypeError(f"an array of {value.dtype} cannot be kept in a record; {', '.join(sorted(DTYPES))} can")
         return {"array": flat.dtype.str, "shape": list(value.shape), "zlib": pack(flat.tobytes())}
     if isinstance(value, np.generic):
         value = value.item()

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpflbench.errors import PluginError
 from dpflbench.interfaces import Floats, Ints, Plan
+from dpflbench.records import encode
 
 
 def draw_cohort(uses_left: Ints, rounds_left: int, rng: np.random.Generator) -> Ints:
@@ -63,10 +64,15 @@ def check_plan(plan: Plan, *, n_clients: int, cohort_size: int, rounds_left: int
         refuse(f"plan.uses ranges from {uses.min()} to {uses.max()}; allowed: 0 to the horizon {horizon}")
     if int(uses.sum()) != horizon * cohort_size:
         refuse(f"plan.uses sums to {uses.sum()}; expected horizon * cohort = {horizon * cohort_size}")
-    for name, value in (("cost", plan.cost), ("clip_factor", plan.clip_factor)):
-        if value is not None and (len(value) != n_clients or not np.isfinite(value).all() or (np.asarray(value) < 0).any()):
-            refuse(f"plan.{name} must hold {n_clients} finite, non-negative values")
+    for name, value, axes in (("cost", plan.cost, 2), ("clip_factor", plan.clip_factor, 1)):  # a cost [N] would broadcast to [N, N]
+        if value is not None and (np.ndim(value) != axes or len(value) != n_clients or not np.isfinite(value).all()
+                                  or (np.asarray(value) < 0).any()):
+            refuse(f"plan.{name} must hold {n_clients} finite, non-negative values, {'[N, A]' if axes == 2 else '[N]'}")
     if plan.clip_factor is not None and (np.asarray(plan.clip_factor) <= 0).any():
         refuse("plan.clip_factor must be positive")
-    if plan.probe is not None and not (plan.probe.loss_bound > 0 and 0 < plan.probe.share < 1):
-        refuse(f"plan.probe {plan.probe}: loss_bound must be positive and share between 0 and 1")
+    if plan.probe is not None and not (0 < plan.probe.loss_bound < np.inf and 0 < plan.probe.share < 1):
+        refuse(f"plan.probe {plan.probe}: loss_bound must be positive and finite, share between 0 and 1")
+    try:
+        encode(dict(plan.notes), lambda raw: "")
+    except (TypeError, ValueError, RecursionError) as e:
+        refuse(f"plan.notes: {e}")

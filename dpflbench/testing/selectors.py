@@ -10,7 +10,6 @@ from dpflbench.federation.schedule import check_plan, draw_cohort
 from dpflbench.interfaces import Floats, Ints, Losses, Mechanism, Plan, PlanView, Selector, Setup
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.randomness import Streams
-from dpflbench.records import encode
 from dpflbench.testing.factories import named, obtain
 from dpflbench.testing.rules import (
     ConformanceError,
@@ -44,7 +43,7 @@ def check_selector(part: Any, who: str = "", mechanisms: frozenset[str] | None =
 
 def _check_under(selector: Any, mechanism: Mechanism, who: str) -> None:
     setup = setup_of(mechanism)
-    first = played(selector, setup, 1, who)
+    first = attempt(who, "planning 4 of 12 clients in 10 rounds", "a plan", lambda: played(selector, setup, 1, who))
     if difference(first, played(selector, setup, 1, who)):
         refuse(
             who,
@@ -123,7 +122,6 @@ def _planned(selector: Any, view: PlanView, streams: Streams, who: str) -> Plan:
         raise ConformanceError(
             f"{who}: {text}; fix: dpflbench.federation.schedule.round_uses and even_uses make such plans"
         ) from None
-    attempt(who, "recording plan.notes", "numbers, texts, arrays, lists and mappings as notes", lambda: encode(dict(plan.notes)))
     return plan
 
 

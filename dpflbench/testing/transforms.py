@@ -38,6 +38,8 @@ def check_transform(part: Any, who: str = "") -> None:
                 "draw from the rng argument only (torch.rand(…, generator=rng))",
             )
         _start_is_identity(transform, phi, shape, who)
+    for shape in SHAPES:
+        phi = _initial(transform, shape, who)
         if phi.shape[1]:
             _row_by_row(transform, phi, shape, who)
             _differentiable(transform, phi, shape, who)

@@ -1,0 +1,8 @@
+"""Says `agregators`."""
+
+from dpflbench import hookimpl
+
+
+@hookimpl
+def dpflbench_agregators():
+    return {}

@@ -1,0 +1,178 @@
+"""Every plugin and part of tests/hostile is refused by exactly one line that says what is wrong, and by that line only."""
+
+from importlib.metadata import EntryPoint
+
+import pytest
+from hostile import parts
+
+from dpflbench.catalogue import Part, load
+from dpflbench.errors import PluginError
+from dpflbench.testing import (
+    ConformanceError,
+    check_aggregator,
+    check_algorithm,
+    check_dataset,
+    check_mechanism,
+    check_model,
+    check_part,
+    check_selector,
+    check_transform,
+)
+
+
+def refusal(check, *args):
+    with pytest.raises(PluginError) as caught:
+        check(*args)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def plugin(module):
+    return EntryPoint(module, f"hostile.{module}", "dpflbench")
+
+
+PLUGINS = {
+    "broken_import": "does not import (ModuleNotFoundError: No module named 'a_package_that_nobody_has')",
+    "exits_on_import": "does not import (RuntimeError: first line)",
+    "misspelt_hook": "'dpflbench_agregators' is not a hook; did you mean 'dpflbench_aggregators'?",
+    "takes_kwargs": "aggregator 'anything': a factory takes named keyword parameters only (no *args, **kwargs)",
+    "not_a_mapping": "dpflbench_aggregators must return a mapping from name to factory, found [<class",
+    "raising_hook": "dpflbench_selectors raises KeyError: 'no selectors today'",
+    "hook_with_arguments": "a hook does not fit",
+    "wrong_kind": "aggregator 'uniform_mean': lacks init, aggregate() of its interface",
+    "odd_name": "a name must be printable, without '/', '\\' or '$'",
+    "abstract_mechanism": "leaves budget, cost, epsilon, scale, variance abstract",
+}
+
+
+@pytest.mark.parametrize("module", PLUGINS)
+def test_a_plugin_that_does_not_fit_its_hooks_is_refused_when_loaded(module):
+    line = refusal(load, (), [plugin(module)])
+    assert line.startswith(f"plugin '{module}' of unknown 0: ")
+    assert PLUGINS[module] in line
+    assert line.endswith("; go on without a plugin by --without NAME")
+
+
+def test_a_clash_names_both_suppliers():
+    mean = EntryPoint("a_first", "dpflbench_algorithms.parts", "dpflbench")
+    line = refusal(load, (), [mean, plugin("clash")])
+    assert "plugin 'clash' of unknown 0: aggregator 'mean' is already supplied by plugin 'a_first' of unknown 0" in line
+
+
+def test_one_broken_plugin_does_not_hide_another():
+    with pytest.raises(PluginError) as caught:
+        load((), [plugin("broken_import"), plugin("misspelt_hook"), plugin("raising_hook")])
+    assert [line.split("'")[1] for line in str(caught.value).splitlines()] == ["broken_import", "misspelt_hook", "raising_hook"]
+
+
+def test_without_a_plugin_the_others_load():
+    assert load(["broken_import"], [plugin("broken_import")]).parts["aggregators"] == {}
+
+
+CASES = [
+    (check_aggregator, parts.WrongShape, "the direction of 6 rows has shape (6, 53); expected (53,)"),
+    (check_aggregator, parts.NotATensor, "the direction is a ndarray"),
+    (check_aggregator, parts.NoPair, "aggregate returns Tensor; expected a pair (direction, state)"),
+    (check_aggregator, parts.MakesNaN, "made non-finite values of finite updates"),
+    (check_aggregator, parts.ChangesUpdates, "aggregate changes updates.values in place"),
+    (check_aggregator, parts.ChangesWeights, "aggregate changes updates.epsilon in place"),
+    (check_aggregator, parts.ChangesState, "aggregate changes state['rounds'] in place"),
+    (check_aggregator, parts.ChangesSetup, "init changes setup.epsilon in place"),
+    (check_aggregator, parts.KeepsGlobalState, "the same three rounds played twice give different directions"),
+    (check_aggregator, parts.KeepsAttributes, "aggregate changes its own attributes"),
+    (check_aggregator, parts.DrawsGlobally, "aggregate draws from torch's global generator"),
+    (check_aggregator, parts.FirstRow, "permuting the rows moves the direction"),
+    (check_aggregator, parts.OnlyFloat32, "the direction is torch.float32 on cpu; expected torch.float64 on cpu"),
+    (check_aggregator, parts.NeedsTwo, "made non-finite values of finite updates"),
+    (check_aggregator, parts.HidesNaN, "a row of NaN vanishes in a finite direction"),
+    (check_aggregator, parts.Inventor, "makes a direction of no updates at all"),
+    (check_aggregator, parts.HoldsALambda, "cannot be pickled"),
+    (check_aggregator, parts.OddState, "its state holds a object"),
+    (check_aggregator, parts.TwoArguments, "aggregate(updates) does not take 2 arguments"),
+    (check_aggregator, parts.Undocumented, "has no docstring"),
+    (check_aggregator, parts.Unannotated, "parameter 'strength' has no annotation"),
+    (check_aggregator, parts.WrongDefault, "the default of 'rank', 'one', is not what its annotation says"),
+    (check_aggregator, parts.Raises, "has no init(); expected the interface Aggregator"),
+    (check_selector, parts.Raises, "plan(view, rng) raises ZeroDivisionError: division by zero"),
+    (check_selector, parts.Declines, "raises DpflbenchError: only federations of a million clients are interesting"),
+    (check_selector, parts.ArrayOfTexts, "plan.notes: an array of <U1 cannot be kept in a record"),
+    (check_selector, parts.TooManyUses, "plan.uses ranges from 0 to 40; allowed: 0 to the horizon 10"),
+    (check_selector, parts.FractionalUses, "plan.uses is float64 (12,); expected an integer array of shape (12,)"),
+    (check_selector, parts.WrongSum, "plan.uses sums to 0; expected horizon * cohort = 40"),
+    (check_selector, parts.TooLong, "plan.horizon is 11; allowed: 1 to 10, the rounds left"),
+    (check_selector, parts.Overspends, "its plan overspends (round"),
+    (check_selector, parts.SpendsAllAtOnce, "plans 1 uses of client 0, which has nothing left to spend"),
+    (check_selector, parts.CostOfOneAxis, "plan.cost must hold 12 finite, non-negative values, [N, A]"),
+    (check_selector, parts.IgnoresTheSeed, "the same run planned twice under one seed gives different plans"),
+    (check_selector, parts.DrawsFromNumPy, "plan draws from NumPy's global generator"),
+    (check_selector, parts.ChangesTheView, "plan changes view.left in place"),
+    (check_selector, parts.UnrecordableNotes, "object cannot be kept in a record"),
+    (check_selector, parts.NoPlan, "plan returns ndarray; expected a dpflbench.interfaces.Plan"),
+    (check_selector, parts.BoundlessProbe, "loss_bound must be positive"),
+    (check_selector, parts.Median, "has no plan()"),
+    (check_transform, parts.NotIdentity, "at its initial phi, apply moves inputs"),
+    (check_transform, parts.CouplesRows, "a row's output depends on other rows of the batch"),
+    (check_transform, parts.Detaches, "its output has no gradient by phi"),
+    (check_transform, parts.ChangesShape, "apply returns torch.float32 (5, 64)"),
+    (check_transform, parts.DrawsPhi, "init draws from torch's global generator"),
+    (check_mechanism, parts.HalfTheNoise, "by variance() 0.25"),
+    (check_mechanism, parts.UnderCharges, "a release calibrated to"),
+    (check_mechanism, parts.Generous, "spending the whole budget of epsilon"),
+    (check_mechanism, parts.UnseededNoise, "sample draws from torch's global generator"),
+    (check_mechanism, parts.FreeSilence, "no noise costs 0"),
+    (check_mechanism, parts.ThirdNorm, "clip_order is 3; expected 1 or 2"),
+    (check_dataset, parts.LabelsFromOne, "y_train ranges from 1 to 2; expected labels 0 to 1"),
+    (check_dataset, parts.WritesIntoRoot, "availability writes into the folder it reads"),
+    (check_dataset, parts.HoldsNaN, "the train part holds non-finite numbers"),
+    (check_dataset, parts.RaisesWithoutData, "load without data raises FileNotFoundError; expected DataError"),
+    (check_model, parts.BatchNormModel, "BatchNorm1d keeps batch statistics"),
+    (check_model, parts.OneOutput, "the module returns (3, 1)"),
+    (check_algorithm, parts.not_an_algorithm, "is a Median; expected a dpflbench.interfaces.Algorithm"),
+    (check_algorithm, parts.overspending, "selector: its plan overspends"),
+    (check_algorithm, parts.unclipped, "is private and does not clip"),
+    (check_algorithm, parts.nameless, "its name is '\\x1b[2J'"),
+]
+
+
+@pytest.mark.parametrize(("check", "part", "message"), CASES, ids=[f"{c.__name__}-{p.__name__}" for c, p, _ in CASES])
+def test_a_part_that_breaks_a_rule_is_refused_by_one_line(check, part, message):
+    line = refusal(check, part)
+    assert message in line
+    assert "; fix: " in line
+    assert part.__name__ in line  # says who
+
+
+def test_the_hostile_parts_are_variations_of_parts_that_pass():
+    check_aggregator(parts.Median)
+    check_transform(parts.Affine)
+    check_dataset(parts.Dots)
+    check_algorithm(parts.good)
+
+
+def test_a_mechanism_under_another_name_than_its_own_is_refused():
+    part = Part("mechanisms", "gauss", parts.Gaussian, "p", "d", "1", "hostile.parts")
+    assert "its name is 'gaussian'; expected 'gauss', as registered" in refusal(check_part, part)
+
+
+def test_a_factory_that_makes_a_part_of_another_kind_is_refused():
+    def hidden() -> parts.Median:
+        """Make an aggregator, whatever was asked for."""
+        return parts.Median()
+
+    part = Part("selectors", "hidden", hidden, "p", "d", "1", "hostile.parts")
+    assert "plugin 'p' of d 1: selector 'hidden': has no plan()" in refusal(check_part, part)
+
+
+def test_a_part_that_cannot_be_built_twice_alike_is_refused():
+    counter = iter(range(100))
+
+    def counting() -> parts.Affine:
+        """Make another part each time."""
+        return parts.Affine(norm_local=bool(next(counter) % 2))
+
+    assert "two builds with the same parameters differ" in refusal(check_transform, counting)
+
+
+def test_a_conformance_error_is_an_error_the_user_can_fix():
+    assert issubclass(ConformanceError, PluginError)
