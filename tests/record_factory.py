@@ -41,12 +41,12 @@ def make_record(run: str, algorithm: str, seed: int, config: Mapping[str, Any], 
     curve[-1] = utility
     epsilon = shared.uniform(0.1, 3.0, n_clients)
     uses = np.full(n_clients, 5) if "BCS" not in algorithm else np.maximum(0, np.round(10 * epsilon / epsilon.max())).astype(int)
+    slope = (uses - 5.0) / 2 if metric.higher_is_better else (5.0 - uses) / 2  # who takes part more is served better
     clients = {
         "n_examples": shared.integers(80, 200, n_clients), "epsilon": epsilon if private else np.full(n_clients, np.inf),
         "delta": shared.uniform(1e-5, 1e-4, n_clients), "uses": uses,
         "epsilon_spent": np.where(uses > 0, epsilon * 0.9999, 0.0) if private else np.full(n_clients, np.inf),
-        "utility_shared": utility + np.linspace(-1, 1, n_clients),
-        "utility_personal": utility + np.linspace(-1, 1, n_clients) + 0.5,
+        "utility_shared": utility + slope, "utility_personal": utility + slope + 0.5,
         "n_holdout": np.full(n_clients, 10)}
     ended_well = status == "done"
     best = max(curve) if metric.higher_is_better else min(curve)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpflbench.report.labels import clean, listing, number, p_value
+from dpflbench.report.labels import clean, listing, number, p_value, short
 from dpflbench.report.statistics import LEVEL, Paired, holm, paired, seeds_needed, smallest_p
 from dpflbench.report.view import Group, Setting, View
 
@@ -151,20 +151,20 @@ def _footing(view: View, values: dict[str, dict[int, float]], winner: str) -> st
     span = "" if math.isnan(low) else f"95 % confidence interval {number(low)} to {number(high)}, "
     unit = "points" if metric.unit == "%" else f"in {clean(metric.name, 40)}"
     where = f"Averaged over all {len(view.settings)} columns it is" if len(view.settings) > 1 else "It is"
-    verdict = "significant" if second.significant else "not significant"
+    verdict = f"{'significant' if second.significant else 'not significant'} at {LEVEL}"
     if smallest_p(second.paired.n, len(found)) > LEVEL:
-        verdict = "so few seeds cannot be significant"
-    return (f" {where} {number(sign * second.paired.mean)} {unit} better than {clean(second.algorithm, 60)}, the next one "
+        verdict = f"with so few seeds nothing can be significant at {LEVEL}"
+    return (f" {where} {number(sign * second.paired.mean)} {unit} better than {short(second.algorithm)}, the next one "
             f"({span}exact paired test over {second.paired.n} seeds: p = {p_value(second.paired.p)}, Holm-corrected over "
-            f"{len(found)} comparison{'s' * (len(found) != 1)} {p_value(second.p_holm)}: {verdict} at {LEVEL}).")
+            f"{len(found)} comparison{'s' * (len(found) != 1)} {p_value(second.p_holm)}: {verdict}).")
 
 
 def _list_wins(wins: Sequence[tuple[str, int]], columns: int) -> str:
     name, count = wins[0]
     rest = ""
     if len(wins) > 1:
-        rest = "; " + listing([f"{clean(other, 60)} in {n}" for other, n in wins[1:]])
-    return f"{clean(name, 60)} is the best private algorithm in {count} of {columns} column{'s' * (columns != 1)}{rest}."
+        rest = "; " + listing([f"{short(other)} in {n}" for other, n in wins[1:]])
+    return f"{short(name)} is the best private algorithm in {count} of {columns} column{'s' * (columns != 1)}{rest}."
 
 
 def winner_sentence(view: View) -> str:
@@ -180,5 +180,5 @@ def winner_sentence(view: View) -> str:
     sign = -1 if view.common_metric.higher_is_better else 1
     first = min(overall, key=lambda name: sign * float(np.mean(list(overall[name].values()))))
     if first != wins[0][0]:
-        text += f" Averaged over all {len(view.settings)} columns, {clean(first, 60)} is best."
+        text += f" Averaged over all {len(view.settings)} columns, {short(first)} is best."
     return text + _footing(view, overall, first)

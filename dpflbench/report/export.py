@@ -1,7 +1,13 @@
 """Numbers for machines: long-form tables of cells, clients and rounds, as CSV and Parquet."""
 
 import math
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from dpflbench.records import Record
+from dpflbench.report.accounts import spent_ratios
 from dpflbench.report.comparison import indistinguishable, ranked, to_baseline
 from dpflbench.report.table import as_csv
 from dpflbench.report.tables import gap_lines
@@ -43,3 +49,85 @@ def summary_csv(view: View) -> str:
     """The summary as CSV, one row for each algorithm in each setting."""
     header = [*view.axes, "algorithm", *SUMMARY]
     return as_csv(header, [[row.get(name) for name in header] for row in summary_rows(view)])
+
+
+FINAL = ("utility_global", "utility_personal", "utility_mean_phi", "loss", "best_utility_global", "best_round")
+MEASURED = ("seconds", "gradient_seconds", "samples_per_second", "device")
+CELLS = ("algorithm", "seed", "run", "status", "reason", "private", "metric", *FINAL, "epsilon_ratio_min", "epsilon_ratio_median",
+         "epsilon_ratio_max", *MEASURED)
+CLIENTS = ("n_examples", "epsilon", "delta", "uses", "epsilon_spent", "utility_shared", "utility_personal", "n_holdout")
+ROUNDS = ("round", "utility_global", "loss")
+
+
+def cell_rows(view: View) -> list[dict[str, Any]]:
+    """One row a cell: coordinates, algorithm, seed, outcome, utility, privacy spent and time."""
+    rows: list[dict[str, Any]] = []
+    for setting in view.settings:
+        where = {axis: _plain(value) for axis, value in setting.coordinates.items()}
+        for group in view.in_setting(setting):
+            for outcome in group.outcomes:
+                record = outcome.record
+                row = {**where, "algorithm": group.algorithm, "seed": outcome.seed, "run": outcome.run or "",
+                       "status": outcome.status, "reason": outcome.reason, "private": group.private}
+                rows.append(row | _record_columns(record) if record is not None else row)
+    return rows
+
+
+def _record_columns(record: Record) -> dict[str, Any]:
+    ratios = spent_ratios(record)
+    spent = {"epsilon_ratio_min": float(ratios.min()), "epsilon_ratio_median": float(np.median(ratios)),
+             "epsilon_ratio_max": float(ratios.max())} if ratios.size else {}
+    measured = {key: record.measured.get(key) for key in MEASURED}
+    return {"metric": record.metric.name, **{key: float(record.final.get(key, math.nan)) for key in FINAL}, **spent, **measured}
+
+
+def cells_csv(view: View) -> str:
+    """One row a cell, as CSV."""
+    header = [*view.axes, *CELLS]
+    return as_csv(header, [[row.get(name) for name in header] for row in cell_rows(view)])
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """Values of one type: numbers if all are, else texts; None stays."""
+    kinds = {type(v) for v in values if v is not None}
+    if kinds <= {int, float} or kinds <= {bool}:
+        return values if kinds != {int, float} else [None if v is None else float(v) for v in values]
+    return [None if v is None else str(v) for v in values]
+
+
+def _long(view: View, part: str, names: tuple[str, ...]) -> Any:
+    """One row for each element of a record's arrays, with the cell's coordinates repeated."""
+    import pyarrow as pa
+
+    cells: list[tuple[dict[str, Any], Record]] = []
+    for setting in view.settings:
+        where = {axis: _plain(value) for axis, value in setting.coordinates.items()}
+        for group in view.in_setting(setting):
+            cells += [({**where, "algorithm": group.algorithm, "seed": o.seed, "run": o.run}, o.record) for o in group.outcomes
+                      if o.record is not None and getattr(o.record, part)]
+    lengths = [max(len(np.atleast_1d(a)) for a in getattr(record, part).values()) for _, record in cells]
+    table: dict[str, Any] = {}
+    for name in (*view.axes, "algorithm", "seed", "run"):
+        column = pa.array(_column([labels.get(name) for labels, _ in cells]))
+        table[name] = column.take(pa.array(np.repeat(np.arange(len(cells)), lengths)))
+    if part == "clients":
+        table["client"] = np.concatenate([np.arange(n) for n in lengths]) if cells else np.zeros(0, dtype=np.int64)
+    for name in names:
+        parts = [np.asarray(getattr(record, part).get(name, np.full(n, np.nan)), dtype=np.float64)
+                 for (_, record), n in zip(cells, lengths, strict=True)]
+        table[name] = np.concatenate(parts) if parts else np.zeros(0)
+    return pa.table(table)
+
+
+def write_parquet(view: View, out: Path) -> list[Path]:
+    """cells.parquet (one row a cell), clients.parquet (one a client of a cell) and rounds.parquet (one an evaluated round)."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = cell_rows(view)
+    cells = pa.table({name: pa.array(_column([row.get(name) for row in rows])) for name in (*view.axes, *CELLS)})
+    paths = []
+    for name, table in (("cells", cells), ("clients", _long(view, "clients", CLIENTS)), ("rounds", _long(view, "rounds", ROUNDS))):
+        pq.write_table(table, out / f"{name}.parquet", compression="zstd")
+        paths.append(out / f"{name}.parquet")
+    return paths

@@ -20,9 +20,9 @@ DATASETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "fashion-mnist":
             "cifar10": "CIFAR-10", "cifar-10": "CIFAR-10", "lending": "Lending Club", "lending_club": "Lending Club",
             "lending-club": "Lending Club"}
 MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
-LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+LATEX = {"[": "{[}", "]": "{]}", "*": "{*}", "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
          "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
-         '"': r"\textquotedbl{}", "`": r"\textasciigrave{}", "-": r"{-}", "'": r"\textquotesingle{}",
+         '"': "''", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
          "±": r"$\pm$", "ε": r"$\varepsilon$", "δ": r"$\delta$", "σ": r"$\sigma$", "γ": r"$\gamma$", "ρ": r"$\rho$",
          "φ": r"$\varphi$", "μ": r"$\mu$", "Γ": r"$\Gamma$", "≈": r"$\approx$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
          "∞": r"$\infty$", "–": "--", "−": "$-$", "≤": r"$\leq$", "≥": r"$\geq$", "†": r"\textdagger{}",
@@ -40,6 +40,11 @@ def clean(text: object, limit: int = 400) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def short(name: object) -> str:
+    """A name from a plugin or a suite, safe to show and not too long."""
+    return clean(name, 60)
+
+
 def markdown(text: object) -> str:
     """Text that Markdown shows as it is."""
     return MARKDOWN.sub(r"\\\1", clean(text))
@@ -47,9 +52,9 @@ def markdown(text: object) -> str:
 
 def latex(text: object) -> str:
     """Text that LaTeX sets as it is; letters no common font has are named by their code point."""
-    out = []
+    out: list[str] = []
     for char in clean(text):
-        known = LATEX.get(char)
+        known = "{}-" if char == "-" and out[-1:] == ["-"] else LATEX.get(char)  # two hyphens would become a dash
         out.append(known if known is not None else char if char.isascii() or "À" <= char <= "ɏ" else f"[U+{ord(char):04X}]")
     return "".join(out)
 
@@ -71,13 +76,13 @@ def axis_value(value: Any) -> str:
         for key in ("name", "kind", "use"):
             if isinstance(value.get(key), str):
                 rest = {k: v for k, v in value.items() if k != key}
-                return clean(value[key], 60) + (f" {clean(json.dumps(rest, default=str), 60)}" if rest else "")
+                return short(value[key]) + (f" {clean(json.dumps(rest, default=str), 60)}" if rest else "")
         return clean(json.dumps(value, default=str), 60)
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, float | int):
         return f"{value:g}"
-    return DATASETS.get(str(value), clean(value, 60))
+    return DATASETS.get(str(value), short(value))
 
 
 def coordinate(path: str, value: Any) -> str:

@@ -80,7 +80,7 @@ def _distinct(view: View, dims: Dims) -> list[dict[str, Any]]:
 
 
 def _place_label(place: Mapping[str, Any], joint: str) -> str:
-    return joint.join(labels.clean(v, 60) if d == "algorithm" else labels.coordinate(d, v) for d, v in place.items()) or "utility"
+    return joint.join(labels.short(v) if d == "algorithm" else labels.coordinate(d, v) for d, v in place.items()) or "utility"
 
 
 def _marks(view: View) -> dict[str, dict[str, set[str]]]:

@@ -9,13 +9,14 @@ from dpflbench.report import labels
 from dpflbench.report.accounts import cost_table, epsilon_table
 from dpflbench.report.comparison import winner_sentence
 from dpflbench.report.evidence import best_round_table, difference_table, gap_table
-from dpflbench.report.export import summary_csv
+from dpflbench.report.export import cells_csv, summary_csv, write_parquet
+from dpflbench.report.latex import latex_report
 from dpflbench.report.table import Table, as_markdown, as_text
 from dpflbench.report.tables import utility_tables
 from dpflbench.report.view import View, view
 from dpflbench.report.whopays import who_pays_table
 
-FORMATS = ("markdown", "csv")
+FORMATS = ("html", "markdown", "csv", "latex", "parquet", "png", "pdf")
 
 
 def all_tables(v: View) -> list[Table]:
@@ -46,17 +47,38 @@ def _markdown(v: View, out: Path) -> list[Path]:
 
 def _csv(v: View, out: Path) -> list[Path]:
     write_atomically(out / "summary.csv", summary_csv(v))
-    return [out / "summary.csv"]
+    write_atomically(out / "cells.csv", cells_csv(v))
+    return [out / "summary.csv", out / "cells.csv"]
 
 
-WRITERS: dict[str, Callable[[View, Path], list[Path]]] = {"markdown": _markdown, "csv": _csv}
+def _latex(v: View, out: Path) -> list[Path]:
+    write_atomically(out / "tables.tex", latex_report(all_tables(v)))
+    return [out / "tables.tex"]
+
+
+def _html(v: View, out: Path) -> list[Path]:
+    from dpflbench.report.html import html_report
+
+    write_atomically(out / "index.html", html_report(v, all_tables(v)))
+    return [out / "index.html"]
+
+
+def _figures(v: View, out: Path, kinds: Sequence[str]) -> list[Path]:
+    from dpflbench.report.charts import all_charts
+    from dpflbench.report.figures import draw_all
+
+    return draw_all(all_charts(v), v.algorithms, out / "figures", kinds)
+
+
+WRITERS: dict[str, Callable[[View, Path], list[Path]]] = {"html": _html, "markdown": _markdown, "csv": _csv, "latex": _latex,
+                                                          "parquet": write_parquet}
 
 
 def check_formats(formats: Sequence[str]) -> None:
     """DpflbenchError names a format there is not."""
-    unknown = [f for f in formats if f not in WRITERS]
+    unknown = [f for f in formats if f not in FORMATS]
     if unknown:
-        raise DpflbenchError(f"--format {labels.clean(unknown[0], 60)}: unknown; allowed: {', '.join(WRITERS)}")
+        raise DpflbenchError(f"--format {labels.short(unknown[0])}: unknown; allowed: {', '.join(FORMATS)}")
 
 
 def write_report(results: Results, out: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
@@ -64,4 +86,6 @@ def write_report(results: Results, out: Path, formats: Sequence[str] = FORMATS) 
     check_formats(formats)
     v = view(results)
     out.mkdir(parents=True, exist_ok=True)
-    return [path for name in WRITERS if name in formats for path in WRITERS[name](v, out)]
+    paths = [path for name in WRITERS if name in formats for path in WRITERS[name](v, out)]
+    kinds = [kind for kind in ("png", "pdf") if kind in formats]
+    return paths + (_figures(v, out, kinds) if kinds else [])
