@@ -55,7 +55,8 @@ class Record:
     facts     dim, phi_dim, n_train, n_test, n_classes, gradient_path, data_digest, split_digest, initial_model, final_model,
               mechanism (name, clip_norm), references (utility of trivial models)
     notes     what selectors wanted kept, one mapping a plan, arrays allowed
-    measured  seconds, gradient_seconds, samples_per_second, started, device, threads, versions, machine
+    measured  seconds, cpu_seconds (rounds only), gradient_seconds, samples_per_second, started, device, threads, versions, machine,
+              reference_seconds, numerics and cpu (execution/reference.py)
     """
 
     id: str

@@ -20,6 +20,7 @@ from torch import Tensor
 from dpflbench import __version__
 from dpflbench.catalogue import Catalogue
 from dpflbench.errors import DpflbenchError, RunEnded, SuiteError
+from dpflbench.execution.reference import reference
 from dpflbench.federation.evaluate import evaluate_clients, evaluate_mean_phi, metric_of, pooled
 from dpflbench.federation.gradients import Engine, initial_theta
 from dpflbench.federation.simulate import Clock, State, World, initial_state, rounds
@@ -66,6 +67,7 @@ def execute(run: Run, catalogue: Catalogue, place: Place, progress: Progress | N
     try:
         prepared = prepare(assembly, place)
         state = initial_state(prepared.world, prepared.theta, prepared.phi)
+        clock.cpu = time.process_time()
         for state in rounds(prepared.world, state, prepared.ledger, clock):
             if progress:
                 progress(state)
@@ -128,9 +130,11 @@ def digest_of(tensor: Tensor) -> str:
 def _record(run: Run, assembly: Assembly, prepared: Prepared | None, state: State | None, status: Any, reason: str, clock: Clock,
             place: Place) -> Record:
     """Everything measured so far, whatever the way the run ended."""
-    measured = {"seconds": time.perf_counter() - clock.started, "gradient_seconds": clock.gradient,
+    measured = {"seconds": time.perf_counter() - clock.started, "cpu_seconds": time.process_time() - clock.cpu,  # of the rounds
+                "gradient_seconds": clock.gradient,
                 "samples_per_second": clock.samples / clock.gradient if clock.gradient else 0.0,
-                "started": time.time() - (time.perf_counter() - clock.started), **environment(place.device)}
+                "started": time.time() - (time.perf_counter() - clock.started), **environment(place.device),
+                **reference(place.device)}
     blank = Record(run.id, status, reason, run.config, assembly.algorithm.name, assembly.algorithm.private, MSE, plugins=run.plugins,
                    measured=measured)
     if prepared is None:

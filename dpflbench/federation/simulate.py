@@ -63,6 +63,7 @@ class Clock:
     gradient: float = 0.0
     samples: int = 0
     started: float = field(default_factory=time.perf_counter)
+    cpu: float = field(default_factory=time.process_time)  # set anew when the rounds begin
 
 
 def initial_state(world: World, theta: Tensor, phi: Tensor) -> State:
