@@ -20,14 +20,14 @@ DATASETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "fashion-mnist":
             "cifar10": "CIFAR-10", "cifar-10": "CIFAR-10", "lending": "Lending Club", "lending_club": "Lending Club",
             "lending-club": "Lending Club"}
 MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
-LATEX = {"[": "{[}", "]": "{]}", "*": "{*}", "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-         "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
-         '"': "''", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
-         "±": r"$\pm$", "ε": r"$\varepsilon$", "δ": r"$\delta$", "σ": r"$\sigma$", "γ": r"$\gamma$", "ρ": r"$\rho$",
-         "φ": r"$\varphi$", "μ": r"$\mu$", "Γ": r"$\Gamma$", "≈": r"$\approx$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
-         "∞": r"$\infty$", "–": "--", "−": "$-$", "≤": r"$\leq$", "≥": r"$\geq$", "†": r"\textdagger{}",
-         "×": r"$\times$", "·": r"$\cdot$",
-         "…": r"\ldots{}", "’": "'", "‘": "`", "“": "``", "”": "''"}
+LATEX = {
+    "[": "{[}", "]": "{]}", "*": "{*}", "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}", "±": r"$\pm$", "ε": r"$\varepsilon$",
+    "δ": r"$\delta$", "σ": r"$\sigma$", "γ": r"$\gamma$", "ρ": r"$\rho$", "φ": r"$\varphi$", "μ": r"$\mu$", "Γ": r"$\Gamma$",
+    "≈": r"$\approx$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "∞": r"$\infty$", "–": "--", "−": "$-$", "≤": r"$\leq$",
+    "≥": r"$\geq$", "†": r"\textdagger{}", "×": r"$\times$", "·": r"$\cdot$", "…": r"\ldots{}", "’": "'", "‘": "`", "“": "``",
+    "”": "''"}
 
 
 def clean(text: object, limit: int = 400) -> str:

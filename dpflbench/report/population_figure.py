@@ -44,6 +44,7 @@ def _draw(sizes: Ints, counts: Ints, epsilon: Floats, delta: Floats, classificat
     """Three panels over the clients, largest first: sizes, label shares, epsilon."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     order = np.argsort(-sizes, kind="stable")
     place = np.arange(len(sizes))
@@ -65,5 +66,7 @@ def _draw(sizes: Ints, counts: Ints, epsilon: Floats, delta: Floats, classificat
         budgets = f"epsilon {epsilon.min():.3g} to {epsilon.max():.3g}"
         bottom.set_title(budgets + (f", delta {delta.min():.2g} to {delta.max():.2g}" if delta.max() > 0 else ""))
     bottom.set_ylabel("epsilon")
+    bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
+    middle.yaxis.set_major_locator(MaxNLocator(integer=True))
     bottom.set_xlabel("clients, largest first")
     figure.savefig(path, format="png", metadata={"Software": None})

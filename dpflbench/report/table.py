@@ -49,16 +49,34 @@ def _marked(item: Entry, escape: Callable[[object], str], bold: tuple[str, str])
     return f"{text} {escape(item.mark)}" if item.mark else text
 
 
-def as_text(table: Table) -> str:
-    """The table for a terminal; bold is a star."""
+def as_text(table: Table, width: int | None = None) -> str:
+    """The table for a terminal, bold as a star; columns that do not fit into `width` go below, with the row names again."""
     from tabulate import tabulate
 
     header = ["\n".join(clean(line) for line in title.split("\n")) for title in table.header]
     rows = [[_marked(item, clean, ("", " *")) for item in row] for row in table.rows]
-    align = ["left" if i < table.labels else "right" for i in range(len(header))]
-    body = tabulate(rows, headers=header, tablefmt="simple", disable_numparse=True, colalign=align if rows else None)
-    return "\n".join([clean(table.title), *([clean(table.caption, 2000)] if table.caption else []), "", body,
+    parts = []
+    for chosen in _blocks(header, rows, table.labels, width):
+        align = ["left" if i < table.labels else "right" for i in chosen]
+        parts += ["", tabulate([[row[i] for i in chosen] for row in rows], headers=[header[i] for i in chosen], tablefmt="simple",
+                               disable_numparse=True, colalign=align if rows else None)]
+    return "\n".join([clean(table.title), *([clean(table.caption, 2000)] if table.caption else []), *parts,
                       *(["", *(clean(note, 2000) for note in table.notes)] if table.notes else [])])
+
+
+def _blocks(header: Sequence[str], rows: Sequence[Sequence[str]], labels: int, width: int | None) -> list[list[int]]:
+    """Which columns stand side by side: the labels and as many others as fit, at least one."""
+    wide = [2 + max([len(line) for line in head.split("\n")] + [len(row[i]) for row in rows]) for i, head in enumerate(header)]
+    first = list(range(labels))
+    blocks, room = [list(first)], (width or 10**9) - sum(wide[:labels])
+    left = room
+    for i in range(labels, len(header)):
+        if wide[i] > left and len(blocks[-1]) > labels:
+            blocks.append(list(first))
+            left = room
+        blocks[-1].append(i)
+        left -= wide[i]
+    return blocks
 
 
 def as_markdown(table: Table, level: int = 2) -> str:

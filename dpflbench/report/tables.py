@@ -3,8 +3,11 @@
 Rows and columns follow the suite's `report` part; an axis that is in neither makes one table for each of its values.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from dpflbench.records import Metric
 from dpflbench.report import labels
@@ -128,12 +131,34 @@ def _utility_table(view: View, panel: Mapping[str, Any], inside: Sequence[Settin
             group = view.group(setting, algorithm) if setting else None
             items.append(utility_entry(view, group, notes, marks[setting.key] if setting else {}))
         body.append((*(_row_entry(view, d, v) for d, v in row.items()), *items))
+    if opts.rows == ("algorithm",):
+        body += _reference_rows([by_place.get(coordinate_key(column)) for column in columns], view)
     metric = _metric_of(view, inside)
     header = [_column_head(view, column, [s for r in rows if (s := at(r, column)[0])], metric) for column in columns]
     where = f" ({labels.coordinates(panel)})" if panel else ""
     what = labels.metric_label(metric) if metric else "utility"
     return Table(key, f"Utility{where}: {what}", (*(labels.axis(d) for d in opts.rows), *header), tuple(body),
                  caption=caption(view, metric), notes=tuple([*legend(view), *notes.lines()]), labels=len(opts.rows))
+
+
+def _reference_rows(settings: Sequence[Setting | None], view: View) -> list[tuple[Entry, ...]]:
+    """What trivial models reach (predicting the mean, least squares), where the data set says so."""
+    found: list[dict[str, list[float]]] = []
+    for setting in settings:
+        here: dict[str, list[float]] = {}
+        records = [r for g in view.in_setting(setting) for r in g.records] if setting else []
+        seeds = {r.config.get("seed"): r for r in records}  # all algorithms of a seed have the same data
+        for record in seeds.values():
+            for name, value in (record.facts.get("references") or {}).items():
+                here.setdefault(str(name), []).append(float(value))
+        found.append(here)
+    rows = []
+    for name in dict.fromkeys(name for here in found for name in here):
+        means = [float(np.mean(here[name])) if name in here else math.nan for here in found]
+        stds = [float(np.std(here[name], ddof=1)) if len(here.get(name, ())) > 1 else math.nan for here in found]
+        rows.append((entry(name.replace("_", " "), mark="(trivial model)"),
+                     *(entry(labels.mean_std(m, s), m) for m, s in zip(means, stds, strict=True))))
+    return rows
 
 
 def _row_entry(view: View, dim: str, value: Any) -> Entry:

@@ -1,5 +1,6 @@
 """Reports on disk and on the terminal: a pure function of results, nothing here trains or reads data."""
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from dpflbench.report.comparison import winner_sentence
 from dpflbench.report.evidence import best_round_table, difference_table, gap_table
 from dpflbench.report.export import cells_csv, summary_csv, write_parquet
 from dpflbench.report.latex import latex_report
+from dpflbench.report.paper import paper_tables
 from dpflbench.report.table import Table, as_markdown, as_text
 from dpflbench.report.tables import utility_tables
 from dpflbench.report.view import View, view
@@ -21,15 +23,16 @@ FORMATS = ("html", "markdown", "csv", "latex", "parquet", "png", "pdf")
 
 def all_tables(v: View) -> list[Table]:
     """Every table of a report, in reading order."""
-    found = [*utility_tables(v), difference_table(v), epsilon_table(v), who_pays_table(v), best_round_table(v), cost_table(v),
-             gap_table(v)]
+    found = [*utility_tables(v), *paper_tables(v), difference_table(v), epsilon_table(v), who_pays_table(v), best_round_table(v),
+             cost_table(v), gap_table(v)]
     return [table for table in found if table is not None and (table.rows or table.notes)]
 
 
 def summary_table(results: Results) -> str:
     """The terminal's report: the utility tables, what is missing and why, and who won."""
     v = view(results)
-    parts = [as_text(table) for table in utility_tables(v)]
+    width = max(80, shutil.get_terminal_size((132, 24)).columns)
+    parts = [as_text(table, width) for table in utility_tables(v)]
     parts += [f"unreadable record: {labels.clean(p)}" for p in v.problems]
     return "\n\n".join([*parts, winner_sentence(v)]) + "\n"
 
