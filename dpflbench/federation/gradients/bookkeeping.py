@@ -1,83 +1,116 @@
 """The book-keeping way: one forward and one backward pass for the gradients by layer outputs, never by the weights.
 
-Hooks note what went into each layer and the gradient by what came out of it; `layers.py` turns the two into norms and, once the
+Taps note what went into each layer and the gradient by what came out of it; `layers.py` turns the two into norms and, once the
 norms of all layers are known, into clipped sums.
 """
 
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.federation.gradients.functional import Loss
-from dpflbench.federation.gradients.layers import RULES, Entry, Slots, unsupported
+from dpflbench.federation.gradients.layers import Entry, Rows, Slots, conv2d, embedding, layer_norm, linear
+from dpflbench.federation.gradients.normalisation import GroupNorm
+from dpflbench.federation.gradients.pooling import replace_pools
 from dpflbench.interfaces import Layout
+
+RULES: dict[type[nn.Module], Callable[..., list[Entry]]] = {
+    nn.Linear: linear, nn.Conv2d: conv2d, nn.LayerNorm: layer_norm, nn.Embedding: embedding,
+}
 
 
 def obstacle(module: nn.Module) -> str:
     """What the rules cannot treat in a module; empty if they can treat all of it."""
     for name, part in module.named_modules():
-        if any(p.requires_grad for p in part.parameters(recurse=False)) and (why := unsupported(part)):
+        if any(p.requires_grad for p in part.parameters(recurse=False)) and (why := _unsupported(part)):
             return f"{name or 'module'} is {why}"
+    return ""
+
+
+def _unsupported(layer: nn.Module) -> str:
+    """Why a layer has no rule; empty if it has one. Subclasses may compute something else, so only the exact types count."""
+    kind = type(layer).__name__
+    if type(layer) not in RULES and type(layer) is not nn.GroupNorm:
+        return kind
+    if isinstance(layer, nn.Conv2d) and layer.padding_mode != "zeros":
+        return f"{kind} with {layer.padding_mode} padding"
+    if isinstance(layer, nn.Embedding) and (layer.max_norm is not None or layer.scale_grad_by_freq or layer.sparse):
+        return f"{kind} with max_norm, scale_grad_by_freq or sparse"
     return ""
 
 
 class Bookkeeper:
     """A private copy of the module with taps on the layers that own parameters."""
 
-    def __init__(self, module: nn.Module, layout: Layout, loss: Loss) -> None:
+    def __init__(self, module: nn.Module, layout: Layout) -> None:
         self.module = deepcopy(module).requires_grad_(False)
-        self.layout, self.loss = layout, loss
-        self.entries: list[Entry] = []
-        self.sources: list[Tensor] = []  # layer outputs at which backpropagation ends
-        self.seen: set[str] = set()
-        self.recording = False
+        self.layout = layout
+        self._params = dict(self.module.named_parameters())
+        self._entries: list[Entry] = []
+        self._sources: list[Tensor] = []  # where backpropagation ends: nothing before needs a gradient
+        self._taps: dict[str, Callable[[Tensor], None]] = {}
         starts = {t.name: t.start for t in layout.tensors}
         for name, part in self.module.named_modules():
             if hasattr(part, "inplace"):
                 part.inplace = False  # would overwrite what a tap has noted
             slots = {own: starts[full] for own, _ in part.named_parameters(recurse=False)
                      if (full := f"{name}.{own}" if name else own) in starts}
-            if slots:
-                part.register_forward_hook(self._tap(name, slots))
+            if slots and isinstance(part, nn.GroupNorm):
+                part.forward = partial(self._group_norm, part, name, slots)  # type: ignore[method-assign]
+            elif slots:
+                part.register_forward_hook(partial(self._tap, name, slots))
+        replace_pools(self.module)
 
     def load(self, theta: Tensor) -> None:
-        """Put theta into the copy."""
-        self.module.to(theta.device)
-        params = dict(self.module.named_parameters())
+        """Put theta into the copy, on theta's device."""
+        if theta.device != next(iter(self._params.values())).device:
+            self.module.to(theta.device)
         for t in self.layout.tensors:
-            params[t.name].copy_(theta[t.start:t.stop].view(t.shape))
+            self._params[t.name].copy_(theta[t.start:t.stop].view(t.shape))
 
-    def run(self, phi: Tensor | None, x: Tensor, y: Tensor) -> tuple[list[Entry], Tensor | None, Tensor]:
-        """What each layer contributes, the gradient by phi [B, P] if x depends on it, and the losses [B]."""
-        self.entries, self.sources, self.seen, self.recording = [], [], set(), True
-        try:
-            with torch.enable_grad():
-                losses = self.loss(self.module(x), y)
-                wanted = [*self.sources, *([] if phi is None else [phi])]
-                grads = torch.autograd.grad(losses.sum(), wanted)
-            return self.entries, None if phi is None else grads[-1], losses.detach()
-        finally:
-            self.recording = False
-            self.entries, self.sources = [], []
+    def run(self, x: Tensor, phi: Tensor | None, head: Callable[[Tensor], Tensor]) -> tuple[list[Entry], Tensor | None]:
+        """What each layer contributes, and the gradient by phi [B, P] if x depends on it; head: outputs → gradient by them."""
+        self._entries, self._sources, self._taps = [], [], {}
+        entries, sources, taps = self._entries, self._sources, self._taps
+        with torch.enable_grad():
+            out = self.module(x)
+            g = head(out.detach())
+            if len(taps) == 1 and phi is None and sources and out is sources[0]:
+                next(iter(taps.values()))(g)  # one layer: its output's gradient is known, autograd would only pass it on
+                return entries, None
+            grads = torch.autograd.grad(out, sources if phi is None else [*sources, phi], g)
+        return entries, None if phi is None else grads[-1]
 
-    def _tap(self, name: str, slots: Slots) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
-        def forward(layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
-            if not self.recording:
-                return
-            if name in self.seen:
-                raise DpflbenchError(f"{name}: runs more than once in a forward pass")
-            self.seen.add(name)
-            a = args[0].detach()
-            if not output.requires_grad:
-                output.requires_grad_()
-                self.sources.append(output)
+    def _once(self, name: str, note: Callable[[Tensor], None]) -> None:
+        if name in self._taps:
+            raise DpflbenchError(f"{name}: runs more than once in a forward pass")
+        self._taps[name] = note
 
-            def backward(g: Tensor) -> None:
-                self.entries.extend(RULES[type(layer)](layer, slots, a, g))
+    def _tap(self, name: str, slots: Slots, layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
+        a, entries = args[0].detach(), self._entries
 
-            output.register_hook(backward)  # type: ignore[no-untyped-call]
+        def note(g: Tensor) -> None:
+            entries.extend(RULES[type(layer)](layer, slots, a, g))
 
-        return forward
+        self._once(name, note)
+        if not output.requires_grad:
+            output.requires_grad_()
+            self._sources.append(output)
+        output.register_hook(note)  # type: ignore[no-untyped-call]
+
+    def _group_norm(self, layer: nn.GroupNorm, name: str, slots: Slots, x: Tensor) -> Tensor:
+        entries = self._entries
+
+        def note(by_weight: Tensor, by_bias: Tensor) -> None:
+            rows = {"weight": by_weight, "bias": by_bias}
+            entries.extend(Rows(start, rows[own], tuple(layer.weight.shape)) for own, start in slots.items())
+
+        self._once(name, lambda _: None)
+        if not x.requires_grad:
+            x = x.detach().requires_grad_()
+            self._sources.append(x)
+        out: Tensor = GroupNorm.apply(x, layer, note)  # type: ignore[no-untyped-call]
+        return out

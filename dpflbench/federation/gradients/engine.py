@@ -8,21 +8,23 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients.bookkeeping import Bookkeeper, obstacle
-from dpflbench.federation.gradients.chunks import Chunk, as_input, cut, gather
+from dpflbench.federation.gradients.chunks import Chunk, as_input, cut, fitting
 from dpflbench.federation.gradients.functional import Functional
 from dpflbench.federation.gradients.layers import Entry, Rows
 from dpflbench.federation.gradients.layout import layout_of, unflatten
+from dpflbench.federation.gradients.objective import Objective
+from dpflbench.federation.gradients.rehearsal import rehearse, sample_bytes
 from dpflbench.interfaces import IDENTITY, Ints, LocalTransform
 from dpflbench.tasks.models import check_module
 from dpflbench.tasks.task import Shards
 
 MARGIN = 1e-6  # a clipped gradient is this much shorter than its bound: float32 rounding must not lengthen it
+PREDICT = 1000  # samples a piece
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,92 +37,115 @@ class Sums:
 
 
 class Engine:
-    """The gradients of one module, built once a run."""
+    """The gradients of one module, built once a run.
+
+    `path` says how: book-keeping where every layer with parameters has a rule and a rehearsal on made-up samples agrees with
+    torch.func, else torch.func and why. It is final after the first call of `clipped_sums`.
+    """
 
     def __init__(self, module: nn.Module, n_classes: int, clip_order: Literal[1, 2], transform: LocalTransform = IDENTITY,
                  phi_dim: int = 0, chunk: int | None = None) -> None:
         check_module(module)
         self.layout = layout_of(module)
-        self.n_classes, self.clip_order, self.transform, self.phi_dim = n_classes, clip_order, transform, phi_dim
-        self.chunk = chunk or 200
+        self.clip_order, self.transform, self.phi_dim, self.chunk = clip_order, transform, phi_dim, chunk
+        self._objective = Objective(n_classes)
         self._module = deepcopy(module).requires_grad_(False)
-        self._functional = Functional(self._module, self.layout, self._loss, transform, phi_dim)
+        self._functional = Functional(self._module, self.layout, self._objective.losses, transform, phi_dim)
         why = "normalisation is personal" if self._functional.local else obstacle(module)
-        self._books = None if why else Bookkeeper(module, self.layout, self._loss)
+        self._books = None if why else Bookkeeper(module, self.layout)
         self.path = f"torch.func: {why}" if why else "bookkeeping"
+        self._rehearsed = False
 
     def clipped_sums(self, theta: Tensor, phi: Tensor, shards: Shards, clients: Ints, clip_norm: Tensor | None,
                      loss_bound: float | None = None) -> Sums:
         """Sums of per-sample gradients clipped to clip_norm [K] jointly over (theta, phi); None: not clipped."""
-        self._check(theta, phi, shards.x, shards.y, *([] if clip_norm is None else [clip_norm]))
-        k = len(clients)
-        sums = theta.new_zeros(k, self.layout.dim + self.phi_dim)
-        losses = None if loss_bound is None else theta.new_zeros(k, 1)
-        if self._books:
-            self._books.load(theta)
-        sizes = shards.offsets[clients + 1] - shards.offsets[clients]
-        limit = max(1, min(self.chunk, int(sizes.sum()) or 1))
-        for chunk in cut(shards.offsets, clients, limit):
-            rows = self._rows(chunk, theta.device)
-            x, y = as_input(gather(shards.x, chunk)), gather(shards.y, chunk)
-            entries, loss = self._entries(theta, phi[rows], x, y)
-            self._add(entries, sums, chunk, None if clip_norm is None else clip_norm[rows])
-            if losses is not None:
-                Rows(0, loss.clamp(0.0, loss_bound)[:, None]).add(losses, chunk, torch.ones_like(loss))
-        dim = self.layout.dim
-        return Sums(sums[:, :dim], sums[:, dim:], None if losses is None else losses[:, 0])
+        _check(theta, phi, shards.x, shards.y, *([] if clip_norm is None else [clip_norm]))
+        size = self._prepare(theta, shards)
+        while True:
+            try:
+                return self._pass(theta, phi, shards, cut(shards.offsets, clients, size), clip_norm, loss_bound)
+            except torch.OutOfMemoryError:
+                if size == 1:
+                    raise
+                size = self.chunk = size // 2
 
     @torch.no_grad()
     def predict(self, theta: Tensor, phi: Tensor | None, x: Tensor) -> Tensor:
         """Outputs [B, outputs] for inputs with a row of phi each; None: phi at the identity."""
-        self._check(theta, x, *([] if phi is None else [phi]))
+        _check(theta, x, *([] if phi is None else [phi]))
         self._module.to(theta.device)
         params = unflatten(theta, self.layout)
-        parts = [self._functional.outputs(params, None if phi is None else phi[i:i + 1000], as_input(x[i:i + 1000]))
-                 for i in range(0, len(x), 1000)]
-        return torch.cat(parts) if parts else self._functional.outputs(params, phi, as_input(x))
+        parts = [self._functional.outputs(params, None if phi is None else phi[i:i + PREDICT], as_input(x[i:i + PREDICT]))
+                 for i in range(0, max(1, len(x)), PREDICT)]
+        return torch.cat(parts)
 
     def losses(self, theta: Tensor, phi: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
         """Loss of each sample [B] at theta, with one phi [P] for all of them; None: phi at the identity."""
         rows = None if phi is None else phi.reshape(1, -1).expand(len(x), -1)
-        return self._loss(self.predict(theta, rows, x), y)
+        return self._objective.losses(self.predict(theta, rows, x), y)
 
-    def _loss(self, out: Tensor, y: Tensor) -> Tensor:
-        if self.n_classes:
-            return nn.functional.cross_entropy(out, y, reduction="none")
-        return (out.reshape(len(out)) - y).square()
+    def _prepare(self, theta: Tensor, shards: Shards) -> int:
+        """The chunk size; on the first call, after a rehearsal."""
+        if self._books and not self._rehearsed:
+            self._rehearsed = True
+            if why := rehearse(self._module, self.layout, self._objective, theta, shards.x):
+                self._books, self.path = None, f"torch.func: {why}"
+        if self.chunk is None:
+            rows = 0 if self._books else self.layout.dim
+            self.chunk = fitting(sample_bytes(self._module, shards.x) + 4 * rows, theta.device)
+        return self.chunk
 
-    def _entries(self, theta: Tensor, phi: Tensor, x: Tensor, y: Tensor) -> tuple[list[Entry], Tensor]:
-        if self._books is None:
-            self._module.to(theta.device)
-            by_theta, by_phi, losses = self._functional.gradients(unflatten(theta, self.layout), phi, x, y)
-            return [Rows(0, by_theta), Rows(self.layout.dim, by_phi)], losses
-        if not self.phi_dim:
-            entries, _, losses = self._books.run(None, x, y)
-            return entries, losses
-        with torch.enable_grad():
-            leaf = phi.detach().requires_grad_()
-            entries, by_phi_, losses = self._books.run(leaf, self.transform.apply(leaf, x), y)
-        if by_phi_ is None:
-            raise DpflbenchError("transform: its output does not depend on phi")
-        return [*entries, Rows(self.layout.dim, by_phi_)], losses
-
-    def _add(self, entries: list[Entry], sums: Tensor, chunk: Chunk, bound: Tensor | None) -> None:
-        with torch.no_grad():
-            if bound is None:
-                factor = sums.new_ones(sum(len(p) for p in chunk))
-            else:
-                norm = torch.stack([e.norm(self.clip_order) for e in entries]).sum(0)
-                norm = norm.sqrt() if self.clip_order == 2 else norm
-                factor = (bound / norm.mul_(1.0 + MARGIN)).clamp(max=1.0)
+    def _pass(self, theta: Tensor, phi: Tensor, shards: Shards, chunks: list[Chunk], clip_norm: Tensor | None,
+              loss_bound: float | None) -> Sums:
+        dim = self.layout.dim
+        sums = theta.new_zeros(len(phi), dim + self.phi_dim)
+        losses = None if loss_bound is None else theta.new_zeros(len(phi), 1)
+        if self._books:
+            self._books.load(theta)
+        for chunk in chunks:
+            x, y = as_input(chunk.gather(shards.x)), chunk.gather(shards.y)
+            entries, out = self._entries(theta, chunk.spread(phi), x, y)
+            factor = None if clip_norm is None else self._factor(entries, chunk.spread(clip_norm))
             for entry in entries:
                 entry.add(sums, chunk, factor)
+            if losses is not None:
+                loss = self._objective.losses(out, y).clamp(0.0, loss_bound)
+                Rows(0, loss[:, None], (1,)).add(losses, chunk, None)
+        return Sums(sums[:, :dim], sums[:, dim:], None if losses is None else losses[:, 0])
 
-    def _rows(self, chunk: Chunk, device: torch.device) -> Tensor:
-        rows = np.repeat([p.row for p in chunk], [len(p) for p in chunk])
-        return torch.from_numpy(rows).to(device)
+    def _entries(self, theta: Tensor, phi: Tensor, x: Tensor, y: Tensor) -> tuple[list[Entry], Tensor]:
+        """What the samples contribute, and the model's outputs."""
+        if self._books is None:
+            self._module.to(theta.device)
+            by_theta, by_phi, out = self._functional.gradients(unflatten(theta, self.layout), phi, x, y)
+            return [Rows(0, by_theta, (self.layout.dim,)), *self._rows_of_phi(by_phi)], out
+        outs: list[Tensor] = []
 
-    def _check(self, first: Tensor, *others: Tensor) -> None:
-        devices = {str(t.device) for t in (first, *others)}
-        if len(devices) > 1:
-            raise DpflbenchError(f"engine: tensors on {', '.join(sorted(devices))}; all must be on one device")
+        def head(out: Tensor) -> Tensor:
+            outs.append(out)
+            return self._objective.gradient(out, y)
+
+        if not self.phi_dim:
+            entries, _ = self._books.run(x, None, head)
+            return entries, outs[0]
+        with torch.enable_grad():
+            leaf = phi.detach().requires_grad_()
+            entries, by_leaf = self._books.run(self.transform.apply(leaf, x), leaf, head)
+        return [*entries, *self._rows_of_phi(by_leaf)], outs[0]
+
+    def _rows_of_phi(self, by_phi: Tensor | None) -> list[Entry]:
+        return [Rows(self.layout.dim, by_phi, (self.phi_dim,))] if by_phi is not None and self.phi_dim else []
+
+    def _factor(self, entries: list[Entry], bound: Tensor) -> Tensor:
+        """min(1, bound / norm) by sample [B]."""
+        norm = entries[0].norm(self.clip_order)
+        for entry in entries[1:]:
+            norm += entry.norm(self.clip_order)
+        norm = norm.sqrt_() if self.clip_order == 2 else norm
+        return torch.div(bound, norm.mul_(1.0 + MARGIN)).clamp_(max=1.0)
+
+
+def _check(first: Tensor, *others: Tensor) -> None:
+    devices = {str(t.device) for t in (first, *others)}
+    if len(devices) > 1:
+        raise DpflbenchError(f"engine: tensors on {', '.join(sorted(devices))}; all must be on one device")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value, vmap
+from torch.func import functional_call, grad, vmap
 
 from dpflbench.interfaces import Layout, LocalTransform
 
@@ -21,22 +21,22 @@ class Functional:
         self.tail = phi_dim - sum(t.stop - t.start for t in self.local)
 
     def gradients(self, params: dict[str, Tensor], phi: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Per-sample gradients by theta [B, D] and phi [B, P], and losses [B]."""
+        """Per-sample gradients by theta [B, D] and phi [B, P], and outputs [B, outputs]."""
         params, dims = self._personal(params, phi)
 
-        def loss(params: dict[str, Tensor], phi: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        def loss(params: dict[str, Tensor], phi: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             out = self._forward(params, phi[None] if self.phi_dim else None, x[None])
-            return self.loss(out, y[None])[0]
+            return self.loss(out, y[None])[0], out[0]
 
-        rows = vmap(grad_and_value(loss, argnums=(0, 1)), in_dims=(dims, 0, 0, 0))
-        (by_name, by_phi), losses = rows(params, phi, x, y)
+        rows = vmap(grad(loss, argnums=(0, 1), has_aux=True), in_dims=(dims, 0, 0, 0))
+        (by_name, by_phi), outputs = rows(params, phi, x, y)
         by_theta = torch.cat([by_name[t.name].flatten(1) for t in self.layout.tensors], dim=1)
         at = self.tail
         for t in self.local:
             by_phi[:, at:at + t.stop - t.start] += by_theta[:, t.start:t.stop]
             by_theta[:, t.start:t.stop] = 0.0
             at += t.stop - t.start
-        return by_theta, by_phi, losses
+        return by_theta, by_phi, outputs
 
     def outputs(self, params: dict[str, Tensor], phi: Tensor | None, x: Tensor) -> Tensor:
         """Outputs [B, outputs] for inputs with a row of phi each, or with phi at the identity."""

@@ -1,0 +1,77 @@
+"""Pooling: 2×2 maxima, with or without ReLU in front, several times faster on a CPU than torch's own and equal to it bit by bit.
+
+relu(max) = max(relu), so ReLU runs on a quarter of the numbers. The maximum is taken over columns, then over rows: of equal numbers
+the first in reading order wins, as in torch, and so the same position gets the gradient.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class PairMax(torch.autograd.Function):
+    """Maxima of 2×2 windows of x [B, C, H, W], H and W even."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, relu: bool) -> Tensor:
+        """The maxima [B, C, H/2, W/2], not below 0 with relu."""
+        columns = torch.maximum(x[..., 0::2], x[..., 1::2])
+        out = torch.maximum(columns[:, :, 0::2], columns[:, :, 1::2])
+        if relu:
+            out.clamp_min_(0.0)
+        ctx.save_for_backward(x, columns, out)
+        ctx.relu = relu
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        """g at the position of each maximum, 0 elsewhere."""
+        x, columns, out = ctx.saved_tensors
+        if ctx.relu:
+            g = torch.ops.aten.threshold_backward(g, out, 0.0)
+        by_columns, by_x = torch.empty_like(columns), torch.empty_like(x)
+        _split(g, columns[:, :, 0::2] >= columns[:, :, 1::2], by_columns[:, :, 0::2], by_columns[:, :, 1::2])
+        _split(by_columns, x[..., 0::2] >= x[..., 1::2], by_x[..., 0::2], by_x[..., 1::2])
+        return by_x, None
+
+
+def _split(g: Tensor, first: Tensor, into: Tensor, other: Tensor) -> None:
+    """Put g into the one place where `first` holds and into the other elsewhere."""
+    torch.mul(g, first, out=into)
+    torch.sub(g, into, out=other)
+
+
+class Pool(nn.Module):
+    """MaxPool2d(2) in training passes on a CPU; what was there before in all others."""
+
+    def __init__(self, pool: nn.MaxPool2d, relu: bool) -> None:
+        super().__init__()
+        self.pool, self.relu = pool, relu
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the maxima."""
+        even = x.ndim == 4 and x.shape[2] % 2 == 0 and x.shape[3] % 2 == 0
+        if even and x.requires_grad and x.device.type == "cpu" and x.is_contiguous():
+            fast: Tensor = PairMax.apply(x, self.relu)  # type: ignore[no-untyped-call]
+            return fast
+        slow: Tensor = self.pool(nn.functional.relu(x) if self.relu else x)
+        return slow
+
+
+def replace_pools(module: nn.Module) -> None:
+    """Put `Pool` in place of the 2×2 max pools in the module's Sequentials, together with a ReLU just before."""
+    for part in list(module.modules()):
+        if type(part) is not nn.Sequential:
+            continue
+        for at, child in enumerate(part):
+            if type(child) is nn.MaxPool2d and _is_pair(child):
+                relu = at > 0 and type(part[at - 1]) is nn.ReLU
+                part[at] = Pool(child, relu)
+                if relu:
+                    part[at - 1] = nn.Identity()
+
+
+def _is_pair(pool: nn.MaxPool2d) -> bool:
+    return (pool.kernel_size in (2, (2, 2)) and pool.stride in (2, (2, 2)) and pool.padding in (0, (0, 0))
+            and pool.dilation in (1, (1, 1)) and not pool.return_indices and not pool.ceil_mode)
