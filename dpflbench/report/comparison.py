@@ -154,9 +154,10 @@ def _footing(view: View, values: dict[str, dict[int, float]], winner: str) -> st
     verdict = f"{'significant' if second.significant else 'not significant'} at {LEVEL}"
     if smallest_p(second.paired.n, len(found)) > LEVEL:
         verdict = f"with so few seeds nothing can be significant at {LEVEL}"
+    seeds = f"{second.paired.n} seed{'s' * (second.paired.n != 1)}"
     return (f" {where} {number(sign * second.paired.mean)} {unit} better than {short(second.algorithm)}, the next one "
-            f"({span}exact paired test over {second.paired.n} seeds: p = {p_value(second.paired.p)}, Holm-corrected over "
-            f"{len(found)} comparison{'s' * (len(found) != 1)} {p_value(second.p_holm)}: {verdict}).")
+            f"({span}exact paired test over {seeds}: p = {p_value(second.paired.p)}, Holm-corrected over {len(found)} "
+            f"comparison{'s' * (len(found) != 1)} {p_value(second.p_holm)}: {verdict}).")
 
 
 def _list_wins(wins: Sequence[tuple[str, int]], columns: int) -> str:
@@ -180,5 +181,5 @@ def winner_sentence(view: View) -> str:
     sign = -1 if view.common_metric.higher_is_better else 1
     first = min(overall, key=lambda name: sign * float(np.mean(list(overall[name].values()))))
     if first != wins[0][0]:
-        text += f" Averaged over all {len(view.settings)} columns, {short(first)} is best."
+        text += f" On average over the columns it is {short(first)}."
     return text + _footing(view, overall, first)

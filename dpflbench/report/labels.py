@@ -122,8 +122,10 @@ def p_value(p: float) -> str:
 
 
 def mean_std(mean: float, std: float) -> str:
-    """`84.52 ± 0.31`; without a standard deviation the mean alone."""
-    return number(mean) if math.isnan(std) else f"{number(mean)} ± {number(std)}"
+    """`84.52 ± 0.31`, both with the same decimals; without a standard deviation the mean alone."""
+    if math.isnan(std):
+        return number(mean)
+    return f"{number(mean)} ± {std:.2f}" if 0.1 <= abs(mean) < 1e5 and std < 1e5 else f"{number(mean)} ± {number(std)}"
 
 
 def arrow(metric: Metric) -> str:

@@ -73,13 +73,17 @@ def _pick(coordinates: Mapping[str, Any], dims: Dims) -> dict[str, Any]:
 
 
 def _distinct(view: View, dims: Dims) -> list[dict[str, Any]]:
-    """Every combination of the given dimensions that occurs, in the order of the manifest."""
+    """Every combination of the given dimensions that occurs: the first dimension goes slowest, values in the manifest's order."""
     found: dict[str, dict[str, Any]] = {}
     for setting in view.settings:
         for algorithm in view.algorithms if "algorithm" in dims else [""]:
             place = _pick({**setting.coordinates, "algorithm": algorithm}, dims)
             found.setdefault(coordinate_key(place), place)
-    return list(found.values())
+    ranks: dict[str, dict[str, int]] = {d: {} for d in dims}
+    for place in found.values():
+        for d, value in place.items():
+            ranks[d].setdefault(coordinate_key({d: value}), len(ranks[d]))
+    return sorted(found.values(), key=lambda place: [ranks[d][coordinate_key({d: v})] for d, v in place.items()])
 
 
 def _place_label(place: Mapping[str, Any], joint: str) -> str:
@@ -178,8 +182,8 @@ def caption(view: View, metric: Metric | None) -> str:
     """What the figures are."""
     way = f", {labels.metric_direction(metric)}" if metric else ""
     seeds = len(view.seeds)
-    return (f"{view.options.value}: {MEASURED[view.options.value]}, after the last round{way}. "
-            f"Mean ± standard deviation over {seeds} paired seed{'s' * (seeds != 1)}.")
+    spread = f"Mean ± standard deviation over {seeds} paired seeds." if seeds > 1 else "One seed, so there is no spread."
+    return f"{view.options.value}: {MEASURED[view.options.value]}, after the last round{way}. {spread}"
 
 
 def legend(view: View) -> list[str]:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -216,12 +217,17 @@ def _outcome(cell: Cell, records: Mapping[str, Record], value: str) -> Outcome:
     return Outcome(cell.seed, "done", "", cell.run, record, number)
 
 
+def _axes(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """All axes, the one that changes most slowly from cell to cell first: that is the order the suite names them in."""
+    axes = list(dict.fromkeys(axis for cell in cells for axis in cell.coordinates))
+    texts = {a: [coordinate_key({a: c.coordinates.get(a)}) for c in cells] for a in axes}
+    return tuple(sorted(axes, key=lambda a: sum(x != y for x, y in pairwise(texts[a]))))
+
+
 def view(results: Results) -> View:
     """Group the cells of a results folder."""
     manifest = results.manifest
-    axes = tuple(dict.fromkeys(axis for cell in manifest.cells for axis in cell.coordinates))
-    declared = manifest.suite.get("axes") or {}
-    axes = tuple(sorted(axes, key=lambda a: list(declared).index(a) if a in declared else len(declared)))
+    axes = _axes(manifest.cells)
     opts = options(manifest.suite, axes)
     settings: dict[str, Setting] = {}
     outcomes: dict[tuple[str, str], dict[int, Outcome]] = {}
