@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dpflbench import __version__
-from dpflbench.cli import check, data, list_parts, plan, report, run, verify
+from dpflbench.cli import check, compare, data, list_parts, plan, report, run, verify
 from dpflbench.cli.output import printable
 from dpflbench.errors import DpflbenchError
 
@@ -35,6 +35,7 @@ app.command("list")(list_parts.list_parts)
 app.command("report")(report.report)
 app.command("verify")(verify.verify)
 app.command("check")(check.check)
+app.command("compare")(compare.compare)
 app.add_typer(data.app, name="data")
 
 

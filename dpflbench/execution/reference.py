@@ -6,6 +6,7 @@ computes tells machines apart whose last bits differ: only where it agrees must 
 """
 
 import hashlib
+import statistics
 import time
 from functools import lru_cache
 
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-REPEATS = 20  # about 20 ms: long enough to see a busy machine, short against any run
+BATCHES, REPEATS = 5, 5  # about 20 ms in all: short against any run; the median forgives a batch that was disturbed
 
 
 def reference_seconds(device: str) -> float:
@@ -21,11 +22,14 @@ def reference_seconds(device: str) -> float:
     x, y, weight = _inputs(device)
     _step(x, y, weight)  # allocations and kernels are not what is measured
     clock = time.process_time if device == "cpu" else time.perf_counter
-    began = clock()
-    for _ in range(REPEATS):
-        out = _step(x, y, weight)
-    float(out.sum())  # waits for the device
-    return (clock() - began) / REPEATS
+    times = []
+    for _ in range(BATCHES):
+        began = clock()
+        for _ in range(REPEATS):
+            out = _step(x, y, weight)
+        float(out.sum())  # waits for the device
+        times.append((clock() - began) / REPEATS)
+    return statistics.median(times)
 
 
 @lru_cache

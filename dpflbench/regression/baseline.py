@@ -1,0 +1,170 @@
+"""Baseline: what a gate has to remember of a results folder, small enough to be committed.
+
+A file holds one line a run: utility, work (CPU seconds of the rounds in reference steps), and short digests of the final model, of
+the budgets and of the data split. A folder of results can stand for it.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpflbench.errors import DpflbenchError
+from dpflbench.execution.store import Results, Store
+from dpflbench.records import Metric, Record, content_digest
+from dpflbench.report.view import coordinate_key, view
+
+SCHEMA = 1
+SHORT = 16  # hexadecimal digits kept of a digest: chance agreement at 2**-64
+MAX_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One run."""
+
+    status: str  # done, diverged or disqualified
+    utility: float  # NaN unless done
+    model: str  # digest of the final model
+    budgets: str  # digest of every client's epsilon and delta; empty without privacy
+    task: str  # digest of data and split
+    work: float  # CPU seconds of the rounds over seconds of the reference step; NaN if not measured
+    numerics: str  # which last bits the machine computes; empty off the CPU
+    torch: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """One algorithm at one setting, with a sample for each seed."""
+
+    algorithm: str
+    coordinates: Mapping[str, Any]
+    metric: Metric
+    samples: Mapping[int, Sample]
+    gaps: Mapping[int, str]  # seed → why there is no sample
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What makes two places the same."""
+        return self.algorithm, coordinate_key(self.coordinates)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Baseline:
+    """A results folder in short."""
+
+    name: str
+    value: str  # which utility: utility_global, ...
+    places: Mapping[tuple[str, str], Place]
+
+
+def baseline_of(results: Results) -> Baseline:
+    """What a gate compares of a results folder."""
+    seen = view(results)
+    places = {}
+    for group in seen.groups.values():
+        samples: dict[int, Sample] = {}
+        gaps: dict[int, str] = {}
+        for outcome in group.outcomes:
+            if outcome.status == "impossible":
+                continue
+            if outcome.record is None or outcome.status not in ("done", "diverged", "disqualified"):
+                gaps[outcome.seed] = f"{outcome.status}: {outcome.reason}"
+            else:
+                samples[outcome.seed] = _sample(outcome.record, outcome.value)
+        if samples or gaps:
+            place = Place(group.algorithm, group.setting.coordinates, seen.metric(group.setting), samples, gaps)
+            places[place.key] = place
+    return Baseline(results.manifest.name, seen.options.value, places)
+
+
+def _sample(record: Record, utility: float) -> Sample:
+    measured, facts, clients = record.measured, record.facts, record.clients
+    on_cpu = measured.get("device") == "cpu"
+    spent, step = _positive(measured.get("cpu_seconds" if on_cpu else "seconds")), _positive(measured.get("reference_seconds"))
+    budgets = content_digest([clients.get("epsilon"), clients.get("delta")])[:SHORT] if record.private else ""
+    task = content_digest([facts.get("data_digest"), facts.get("split_digest")])[:SHORT]
+    versions = measured.get("versions")
+    torch = str(versions.get("torch", "")) if isinstance(versions, Mapping) else ""
+    return Sample(record.status, utility, str(facts.get("final_model", ""))[:SHORT], budgets, task, float(f"{spent / step:.4g}"),
+                  str(measured.get("numerics", "")) if on_cpu else "", torch,
+                  str(measured.get("device", "")))
+
+
+def _positive(value: Any) -> float:
+    """A time that was measured, NaN for anything else: what was measured is no part of a record's digest."""
+    return float(value) if isinstance(value, int | float) and 0 < value < math.inf else math.nan
+
+
+def dump_baseline(baseline: Baseline) -> str:
+    """The text of a baseline file: one line a run, in a fixed order."""
+    gaps = [f"{p.algorithm} ({_words(p.coordinates)}), seed {s}: {why}" for p in baseline.places.values()
+            for s, why in p.gaps.items()]
+    if gaps or not baseline.places:
+        found = "; ".join(gaps[:3]) or "nothing was run"
+        raise DpflbenchError(f"a baseline must be whole; {len(gaps)} runs have no result: {found}")
+    lines = [f' "schema": {SCHEMA},', f' "name": {json.dumps(baseline.name)},', f' "value": {json.dumps(baseline.value)},',
+             ' "places": [']
+    for i, (_, place) in enumerate(sorted(baseline.places.items())):
+        head = {"algorithm": place.algorithm, "coordinates": dict(place.coordinates),
+                "metric": [place.metric.name, place.metric.unit, place.metric.higher_is_better]}
+        runs = [json.dumps([seed, s.status, _number(s.utility), s.model, s.budgets, s.task, _number(s.work), s.numerics, s.torch, s.device])
+                for seed, s in sorted(place.samples.items())]
+        comma = "," if i < len(baseline.places) - 1 else ""
+        lines.append(f'  {json.dumps(head)[:-1]}, "runs": [')
+        lines += [f"   {run}{',' if j < len(runs) - 1 else ']}' + comma}" for j, run in enumerate(runs)]
+    return "{\n" + "\n".join(lines) + "\n ]\n}\n"
+
+
+def load_baseline(path: Path) -> Baseline:
+    """The baseline in a file, or that of a results folder; DpflbenchError says what is wrong with it."""
+    if path.is_dir():
+        results = Store(path).results()
+        if results.problems:
+            raise DpflbenchError(f"{path}: unreadable records in the baseline: {'; '.join(results.problems[:3])}")
+        return baseline_of(results)
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ValueError(f"larger than {MAX_BYTES >> 20} MB")
+        return _parse(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise DpflbenchError(f"{path}: no such baseline; --update-baseline makes one of the results") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        raise DpflbenchError(f"{path}: not a baseline ({type(e).__name__}: {e})") from None
+
+
+def _parse(body: Any) -> Baseline:
+    if body["schema"] != SCHEMA:
+        raise ValueError(f"schema {body['schema']!r}, this version reads {SCHEMA}")
+    places = {}
+    for item in body["places"]:
+        name, unit, higher = item["metric"]
+        samples = {}
+        for seed, status, utility, model, budgets, task, work, numerics, torch, device in item["runs"]:
+            digests = str(model), str(budgets), str(task)
+            sample = Sample(str(status), _back(utility), *digests, _back(work), str(numerics), str(torch), str(device))
+            if (sample.status == "done") != math.isfinite(sample.utility):
+                raise ValueError(f"a run that is {sample.status} with utility {utility!r}")
+            samples[int(seed)] = sample
+        place = Place(str(item["algorithm"]), dict(item["coordinates"]), Metric(str(name), str(unit), bool(higher)), samples, {})
+        if place.key in places:
+            raise ValueError(f"{place.algorithm} ({_words(place.coordinates)}) stands there twice")
+        places[place.key] = place
+    return Baseline(str(body["name"]), str(body["value"]), places)
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _back(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _words(coordinates: Mapping[str, Any]) -> str:
+    from dpflbench.report.labels import coordinates as words
+
+    return words(coordinates) or "all"

@@ -1,0 +1,210 @@
+"""The comparison: one check for each place and tier, each with a verdict and a sentence.
+
+Coverage   every run of the baseline is there and ended as it did then.
+Utility    at equal epsilon: the mean of the paired differences over seeds. A loss beyond the tolerance fails when a one-sided
+           paired t-test at 5 % sees it, or when there are too few seeds (under three) to tell; otherwise it is noted.
+Numerics   on a CPU whose last bits are those of the baseline's machine, the final models are the same to the bit.
+Privacy    every run is verified by the second accountant.
+Run time   CPU seconds of the rounds in units of a reference step, as the median over the runs of an algorithm.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+import numpy as np
+
+from dpflbench.execution.store import Results
+from dpflbench.privacy.verify import verify
+from dpflbench.regression.baseline import Baseline, Place, Sample, baseline_of
+from dpflbench.report.labels import clean, coordinates, number, signed
+from dpflbench.report.statistics import interval
+
+Tier = Literal["coverage", "utility", "numerics", "privacy", "run time"]
+Verdict = Literal["ok", "failed", "skipped"]
+FEW = 3  # below that many seeds a test says nothing, and the tolerance alone decides
+LEVEL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a gate lets pass."""
+
+    tolerance: float = 0.5  # points of accuracy; of other metrics per cent of the baseline's mean
+    slowdown: float = 2.0  # of an algorithm's run time; inf: any
+    numerics: bool = True  # False: other models are noted and do not fail
+
+
+STANDARD = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A place in numbers."""
+
+    before: float
+    now: float
+    difference: float  # now - before, in the metric's own direction
+    low: float
+    high: float
+    seeds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What one tier says about one place."""
+
+    tier: Tier
+    name: str
+    verdict: Verdict
+    message: str
+    figures: Figures | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All checks."""
+
+    name: str
+    checks: tuple[Check, ...]
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """What went wrong."""
+        return tuple(c for c in self.checks if c.verdict == "failed")
+
+
+def compare(results: Results, baseline: Baseline, limits: Limits = STANDARD) -> Comparison:
+    """The results against the baseline, tier by tier."""
+    now = baseline_of(results)
+    checks = list(_coverage(now, baseline))
+    shared = [(then, now.places[key]) for key, then in baseline.places.items() if key in now.places]
+    utilities = [check for then, here in shared for check in _utility(then, here, limits.tolerance)]
+    checks += utilities
+    if not any(check.figures for check in utilities):
+        checks.append(Check("coverage", "everything", "failed", "nothing was measured: no run of the baseline has a utility here"))
+    checks += [check for then, here in shared for check in _numerics(then, here, limits.numerics)]
+    checks += _privacy(results)
+    checks += _run_time(shared, limits.slowdown)
+    return Comparison(results.manifest.name, tuple(checks))
+
+
+def title(place: Place) -> str:
+    """A place in words."""
+    where = coordinates(place.coordinates)
+    return clean(place.algorithm, 60) + (f" ({where})" if where else "")
+
+
+def _coverage(now: Baseline, then: Baseline) -> Iterator[Check]:
+    if now.value != then.value:
+        yield Check("coverage", "everything", "failed", f"the table shows {now.value}, the baseline {then.value}")
+    for key, old in then.places.items():
+        new = now.places.get(key)
+        wrong = []
+        for seed, sample in sorted(old.samples.items()):
+            found = None if new is None else new.samples.get(seed)
+            if found is None:
+                why = "not in the table" if new is None or seed not in new.gaps else new.gaps[seed]
+                wrong.append(f"seed {seed}: {clean(why, 200)}")
+            elif found.status != sample.status and found.status != "done":
+                wrong.append(f"seed {seed}: {found.status}, was {sample.status}")
+        total = len(old.samples)
+        yield Check("coverage", title(old), "failed" if wrong else "ok", "; ".join(wrong) or f"all {total} runs are there")
+    for key in now.places.keys() - then.places.keys():
+        yield Check("coverage", title(now.places[key]), "skipped", "new: not in the baseline")
+
+
+def _paired(then: Place, here: Place) -> Iterator[tuple[int, Sample, Sample]]:
+    """Seed, old and new sample where both were run."""
+    for seed, old in sorted(then.samples.items()):
+        new = here.samples.get(seed)
+        if new is not None:
+            yield seed, old, new
+
+
+def _utility(then: Place, here: Place, tolerance: float) -> Iterator[Check]:
+    """The one check of a place where both have values."""
+    pairs = [(seed, a, b) for seed, a, b in _paired(then, here) if a.status == b.status == "done"]
+    if not pairs:
+        return
+    name = title(then)
+    unequal = {"budgets": any(a.budgets != b.budgets for _, a, b in pairs), "the metric": then.metric != here.metric,
+               "the data or its split": any(a.task != b.task for _, a, b in pairs)}
+    if any(unequal.values()):
+        what = " and ".join(thing for thing, differs in unequal.items() if differs)
+        yield Check("utility", name, "failed", f"not at equal epsilon on equal data: {what} changed since the baseline")
+        return
+    before, now = np.array([a.utility for _, a, _ in pairs]), np.array([b.utility for _, _, b in pairs])
+    gain = (now - before) * (1.0 if then.metric.higher_is_better else -1.0)
+    low, high = interval(now - before)
+    figures = Figures(float(before.mean()), float(now.mean()), float((now - before).mean()), low, high, len(pairs))
+    allowed = tolerance if then.metric.unit == "%" else abs(figures.before) * tolerance / 100
+    unit = {"%": " points"}.get(then.metric.unit, "")
+    loss = -float(gain.mean())
+    change = f"{signed(figures.difference)}{unit} over {len(pairs)} seeds"
+    if loss <= allowed:
+        word = "unchanged" if not gain.any() else "not worse" if loss <= 0 else "within tolerance"
+        yield Check("utility", name, "ok", word, figures)
+    elif len(pairs) >= FEW and not interval(gain, 2 * LEVEL)[1] < 0:
+        noted = f"{change}: beyond {number(allowed)}{unit}, but seeds differ too much to tell; add seeds"
+        yield Check("utility", name, "ok", noted, figures)
+    else:
+        why = "a paired t-test sees it" if len(pairs) >= FEW else "too few seeds to blame chance"
+        yield Check("utility", name, "failed", f"{change}, a loss beyond {number(allowed)}{unit}; {why}", figures)
+
+
+def _numerics(then: Place, here: Place, strict: bool) -> Iterator[Check]:
+    same: list[int] = []
+    other: list[int] = []
+    unlike = ""
+    for seed, old, new in _paired(then, here):
+        if not old.model or not new.model:
+            continue
+        if not old.numerics or old.numerics != new.numerics:
+            unlike = f"torch {old.torch} then, torch {new.torch} now" if old.torch != new.torch else "another device, CPU or thread count"
+            continue
+        (same if old.model == new.model else other).append(seed)
+    name = title(then)
+    if other:
+        seeds = ", ".join(map(str, other))
+        yield Check("numerics", name, "failed" if strict else "skipped",
+                    f"another final model for seeds {seeds} on the same arithmetic; if that is meant, --update-baseline")
+    elif same:
+        yield Check("numerics", name, "ok", f"{len(same)} final models are the same to the bit")
+    elif unlike:
+        yield Check("numerics", name, "skipped", f"not comparable: {unlike}")
+
+
+def _privacy(results: Results) -> list[Check]:
+    good, checks = 0, []
+    for finding in verify(results):
+        if finding.problems:
+            checks.append(Check("privacy", clean(finding.label), "failed", clean("; ".join(finding.problems))))
+        elif not finding.missing:
+            good += 1
+    if good:
+        checks.append(Check("privacy", "verify", "ok", f"{good} runs agree with a second accountant"))
+    return checks
+
+
+def _run_time(shared: list[tuple[Place, Place]], limit: float) -> Iterator[Check]:
+    """One check an algorithm: the first run of a process pays for imports, so medians are compared and not means."""
+    times: dict[str, list[tuple[float, float]]] = {}
+    for then, here in shared:
+        both = [(a.work, b.work) for _, a, b in _paired(then, here)
+                if a.work > 0 and b.work > 0 and (a.status, a.device) == (b.status, b.device)]
+        times.setdefault(then.algorithm, []).extend(both)
+    for algorithm, pairs in times.items():
+        name = clean(algorithm, 60)
+        if not pairs:
+            yield Check("run time", name, "skipped", "not comparable: another device, or no reference step beside a run")
+            continue
+        ratio = median(b for _, b in pairs) / median(a for a, _ in pairs)
+        text = f"{ratio:.2f} times the baseline's, in reference steps, over {len(pairs)} runs"
+        yield Check("run time", name, "failed" if ratio > limit else "ok", f"{text}; allowed: {limit:g}" if ratio > limit else text)
+
+
+def counts(comparison: Comparison) -> Mapping[str, int]:
+    """How many checks ended how."""
+    return {verdict: sum(c.verdict == verdict for c in comparison.checks) for verdict in ("ok", "failed", "skipped")}
