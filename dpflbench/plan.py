@@ -223,8 +223,8 @@ def assemble(config: Mapping[str, Any], catalogue: Catalogue, problems: list[str
         mechanism, clip_norm, epsilon, delta = None, None, None, None
     if len(problems) > before:
         return None
-    assembly = Assembly(dataset, features, partition, task.holdout, task.split, task.limit, model, federation, algorithm, mechanism, clip_norm,
-                        epsilon, delta, evaluate, config["seed"], tuple(a.used))
+    assembly = Assembly(dataset, features, partition, task.holdout, task.split, task.limit, model, federation, algorithm, mechanism,
+                        clip_norm, epsilon, delta, evaluate, config["seed"], tuple(a.used))
     return assembly, out
 
 
