@@ -19,7 +19,7 @@ from dpflbench.report.table import Entry, Table, as_markdown, as_text
 from dpflbench.report.tables import utility_tables
 from dpflbench.report.view import view
 from dpflbench.report.whopays import payments, tiers, who_pays_table, worst_decile
-from dpflbench.report.write import FORMATS, markdown_report, summary_table, write_report
+from dpflbench.report.write import FORMATS, Report, markdown_report, summary_table, write_report
 
 MECHANISMS = {"privacy.mechanism": ["gaussian", "laplace"]}
 HOSTILE = "<script>alert(1)</script>|*_`$\\\x1b[2J\u202e\n=1+1"
@@ -187,7 +187,7 @@ def test_nothing_has_run_yet_is_a_report_too():
     results = make_results(seeds=2)
     v = view(Results(results.manifest, {}))
     assert winner_sentence(v).startswith("No private algorithm has a result yet")
-    assert "not run" in markdown_report(v)
+    assert "not run" in markdown_report(Report(v))
 
 
 def test_no_cells_at_all_is_a_report_too(tmp_path):
@@ -357,7 +357,7 @@ def test_no_control_character_reaches_the_terminal():
 
 
 def test_names_are_inert_in_markdown():
-    text = markdown_report(view(hostile_results()))
+    text = markdown_report(Report(view(hostile_results())))
     assert "<script>" not in text
     assert "\\<script\\>alert(1)\\</script\\>\\|\\*\\_\\`\\$\\\\" in text
     lines = [line for line in text.splitlines() if line.startswith("|")]

@@ -4,29 +4,38 @@ import math
 
 import numpy as np
 
+from dpflbench.records import Record
 from dpflbench.report import labels
 from dpflbench.report.chart import Chart, Mark, Plane, Rows, Series
 from dpflbench.report.panels import MAX_PANELS, needs_log, panel_title, representatives, shown_settings
-from dpflbench.report.view import View
+from dpflbench.report.view import Setting, View
 from dpflbench.report.whopays import TIERS, payments
 
 TIER_SIGNS = ("down", "diamond", "up")
+
+
+def _alike(view: View, setting: Setting) -> list[tuple[list[str], Record]]:
+    """Private algorithms with the record of their first seed; those that use every client equally often stand together."""
+    found: dict[bytes, tuple[list[str], Record]] = {}
+    for group in view.in_setting(setting):
+        record = next((r for r in group.records if "uses" in r.clients), None)
+        if group.private and record is not None:
+            found.setdefault(np.asarray(record.clients["uses"]).tobytes(), ([], record))[0].append(group.algorithm)
+    return list(found.values())
 
 
 def participation_chart(view: View) -> Chart | None:
     """Budget against participations, one point a client, one panel for each private algorithm."""
     panels = []
     for setting in representatives(view):
-        for group in view.in_setting(setting):
-            record = next((r for r in group.records if "uses" in r.clients), None)
-            if not group.private or record is None:
-                continue
+        for names, record in _alike(view, setting):
             x, y = (np.asarray(record.clients[k], dtype=np.float64) for k in ("epsilon", "uses"))
             hints = tuple(f"client {n}: ε {labels.number(a)}, {b:.0f} participations"
                           for n, (a, b) in enumerate(zip(x, y, strict=True)))
-            panels.append(Plane(f"{labels.short(group.algorithm)}: {panel_title(setting, view)}", "ε allowed", "participations",
-                                (Series(group.algorithm, x, y, line=False, markers=True, hints=hints),)))
-    caption = "One point a client, first seed, first setting of each mechanism and data set."
+            panels.append(Plane(f"{labels.listing([labels.short(n) for n in names])}: {panel_title(setting, view)}", "ε allowed",
+                                "participations", (Series(names[0], x, y, line=False, markers=True, hints=hints),)))
+    caption = ("One point a client, first seed, first setting of each mechanism and data set. Algorithms that choose alike share a "
+               "panel.")
     return Chart("participations", "Budget against participations", caption, tuple(panels[:MAX_PANELS])) if panels else None
 
 

@@ -1,6 +1,6 @@
 """Charts drawn by matplotlib, for papers: PNG and PDF. The same records give the same bytes.
 
-Drawing takes longer than all the rest of a report, so with more than one core half of the charts go to a second process: this
+Drawing takes longer than all the rest of a report, so with more than one core a part of the charts goes to a second process: this
 module run by itself, with its work on standard input.
 """
 
@@ -26,7 +26,7 @@ SETTINGS = {
     "axes.axisbelow": True, "axes.autolimit_mode": "data",
 }
 ACROSS = 4  # panels beside one another
-WORTH_A_PROCESS = 12  # panels from which on a second process saves more than its start costs
+WORTH_A_PROCESS = 24  # from this much work on a second process saves more than its start costs
 
 
 def draw(chart: Chart, names: Sequence[str], out: Path, kinds: Sequence[str]) -> list[Path]:
@@ -66,27 +66,46 @@ def draw(chart: Chart, names: Sequence[str], out: Path, kinds: Sequence[str]) ->
         return paths
 
 
-def draw_all(charts: Sequence[Chart], names: Sequence[str], out: Path, kinds: Sequence[str]) -> list[Path]:
-    """Draw charts, half of them in a second process where that is quicker; the paths in the order of the charts."""
-    out.mkdir(parents=True, exist_ok=True)
-    work = sorted(charts, key=lambda chart: -len(chart.panels))
-    split = sum(len(chart.panels) for chart in charts) >= WORTH_A_PROCESS and (os.cpu_count() or 1) > 1
-    mine, theirs = (work[::2], work[1::2]) if split else (work, [])
-    helper = _helper(theirs, names, out, kinds) if theirs else None
-    drawn = {chart.key: draw(chart, names, out, kinds) for chart in mine}
-    if helper is not None:
-        _, complaint = helper.communicate()
-        if helper.returncode:
-            raise RuntimeError(f"drawing figures failed: {complaint.decode(errors='replace')}")
-        drawn |= {chart.key: [figure_path(chart, out, kind) for kind in kinds] for chart in theirs}
-    return [path for chart in charts for path in drawn[chart.key]]
+class Drawing:
+    """Charts being drawn: a second process has begun with its share where that is quicker, `finish` draws the rest."""
+
+    def __init__(self, charts: Sequence[Chart], names: Sequence[str], out: Path, kinds: Sequence[str]) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        self._charts, self._job = list(charts), (list(names), out, list(kinds))
+        theirs = _share(charts) if (os.cpu_count() or 1) > 1 else []
+        self._mine = [chart for chart in charts if chart not in theirs]
+        self._helper = _helper((theirs, *self._job)) if theirs else None
+
+    def finish(self) -> list[Path]:
+        """All paths, in the order of the charts."""
+        names, out, kinds = self._job
+        for chart in self._mine:
+            draw(chart, names, out, kinds)
+        if self._helper is not None:
+            _, complaint = self._helper.communicate()
+            if self._helper.returncode:
+                raise RuntimeError(f"drawing figures failed: {complaint.decode(errors='replace')}")
+        return [figure_path(chart, out, kind) for chart in self._charts for kind in kinds]
 
 
-def _helper(charts: Sequence[Chart], names: Sequence[str], out: Path, kinds: Sequence[str]) -> "subprocess.Popen[bytes]":
+def _share(charts: Sequence[Chart]) -> list[Chart]:
+    """What a second process draws: three fifths of the work, for the first writes everything else; nothing if there is little."""
+    work = {chart.key: len(chart.panels) + 4 for chart in charts}  # a file costs about as much as four panels
+    if sum(work.values()) < WORTH_A_PROCESS:
+        return []
+    out, left = [], 0.6 * sum(work.values())
+    for chart in sorted(charts, key=lambda chart: -work[chart.key]):
+        if work[chart.key] <= left:
+            out.append(chart)
+            left -= work[chart.key]
+    return out
+
+
+def _helper(job: tuple[Any, ...]) -> "subprocess.Popen[bytes]":
     process = subprocess.Popen([sys.executable, "-m", "dpflbench.report.figures"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE)
     if process.stdin is not None:
-        process.stdin.write(pickle.dumps((list(charts), list(names), out, list(kinds))))
+        process.stdin.write(pickle.dumps(job))
         process.stdin.close()
         process.stdin = None  # communicate() is not to flush it again
     return process

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpflbench import __version__
 from dpflbench.report import labels
-from dpflbench.report.charts import all_charts
+from dpflbench.report.chart import Chart
 from dpflbench.report.comparison import seed_warnings, winner_sentence
 from dpflbench.report.svg import chart_svg
 from dpflbench.report.table import Table, entry
@@ -67,8 +67,8 @@ def _cell_value(value: float | None) -> str:
     return "" if value is None or math.isnan(value) else repr(float(value))
 
 
-def html_report(view: View, tables: Sequence[Table]) -> str:
-    """The whole page; `tables` in reading order, the first utility table at the top."""
+def html_report(view: View, tables: Sequence[Table], drawn: Sequence[Chart]) -> str:
+    """The whole page; tables and charts in reading order, utility tables at the top."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -79,7 +79,7 @@ def html_report(view: View, tables: Sequence[Table]) -> str:
                             "value": _cell_value}
     charts: list[dict[str, Any]] = [
         {"key": c.key, "title": c.title, "caption": c.caption, "body": Markup(chart_svg(c, view.algorithms))}
-        for c in all_charts(view)]
+        for c in drawn]
     main = [t for t in tables if t.key.startswith("utility")]
     rest = [t for t in tables if not t.key.startswith("utility")]
     return environment.from_string(_part("page.html.j2")).render(

@@ -2,12 +2,16 @@
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from dpflbench.errors import DpflbenchError
 from dpflbench.execution.store import Results, write_atomically
 from dpflbench.report import labels
 from dpflbench.report.accounts import cost_table, epsilon_table
+from dpflbench.report.chart import Chart
+from dpflbench.report.charts import all_charts
 from dpflbench.report.comparison import winner_sentence
 from dpflbench.report.evidence import best_round_table, difference_table, gap_table
 from dpflbench.report.export import cells_csv, summary_csv, write_parquet
@@ -21,11 +25,24 @@ from dpflbench.report.whopays import who_pays_table
 FORMATS = ("html", "markdown", "csv", "latex", "parquet", "png", "pdf")
 
 
-def all_tables(v: View) -> list[Table]:
-    """Every table of a report, in reading order."""
-    found = [*utility_tables(v), *paper_tables(v), difference_table(v), epsilon_table(v), who_pays_table(v), best_round_table(v),
-             cost_table(v), gap_table(v)]
-    return [table for table in found if table is not None and (table.rows or table.notes)]
+@dataclass(frozen=True)
+class Report:
+    """All tables and charts of some results, each made once."""
+
+    view: View
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        """Every table, in reading order."""
+        v = self.view
+        found = [*utility_tables(v), *paper_tables(v), difference_table(v), epsilon_table(v), who_pays_table(v), best_round_table(v),
+                 cost_table(v), gap_table(v)]
+        return [table for table in found if table is not None and (table.rows or table.notes)]
+
+    @cached_property
+    def charts(self) -> list[Chart]:
+        """Every chart the results allow, in reading order."""
+        return all_charts(self.view)
 
 
 def summary_table(results: Results) -> str:
@@ -37,44 +54,41 @@ def summary_table(results: Results) -> str:
     return "\n\n".join([*parts, winner_sentence(v)]) + "\n"
 
 
-def markdown_report(v: View) -> str:
+def markdown_report(report: Report) -> str:
     """The whole report as one Markdown text."""
-    head = f"# {labels.markdown(v.name)}\n\n{labels.markdown(winner_sentence(v))}\n"
-    return "\n".join([head, *(as_markdown(table) for table in all_tables(v))])
+    head = f"# {labels.markdown(report.view.name)}\n\n{labels.markdown(winner_sentence(report.view))}\n"
+    return "\n".join([head, *(as_markdown(table) for table in report.tables)])
 
 
-def _markdown(v: View, out: Path) -> list[Path]:
-    write_atomically(out / "report.md", markdown_report(v))
+def _markdown(report: Report, out: Path) -> list[Path]:
+    write_atomically(out / "report.md", markdown_report(report))
     return [out / "report.md"]
 
 
-def _csv(v: View, out: Path) -> list[Path]:
-    write_atomically(out / "summary.csv", summary_csv(v))
-    write_atomically(out / "cells.csv", cells_csv(v))
+def _csv(report: Report, out: Path) -> list[Path]:
+    write_atomically(out / "summary.csv", summary_csv(report.view))
+    write_atomically(out / "cells.csv", cells_csv(report.view))
     return [out / "summary.csv", out / "cells.csv"]
 
 
-def _latex(v: View, out: Path) -> list[Path]:
-    write_atomically(out / "tables.tex", latex_report(all_tables(v)))
+def _latex(report: Report, out: Path) -> list[Path]:
+    write_atomically(out / "tables.tex", latex_report(report.tables))
     return [out / "tables.tex"]
 
 
-def _html(v: View, out: Path) -> list[Path]:
+def _html(report: Report, out: Path) -> list[Path]:
     from dpflbench.report.html import html_report
 
-    write_atomically(out / "index.html", html_report(v, all_tables(v)))
+    write_atomically(out / "index.html", html_report(report.view, report.tables, report.charts))
     return [out / "index.html"]
 
 
-def _figures(v: View, out: Path, kinds: Sequence[str]) -> list[Path]:
-    from dpflbench.report.charts import all_charts
-    from dpflbench.report.figures import draw_all
-
-    return draw_all(all_charts(v), v.algorithms, out / "figures", kinds)
+def _parquet(report: Report, out: Path) -> list[Path]:
+    return write_parquet(report.view, out)
 
 
-WRITERS: dict[str, Callable[[View, Path], list[Path]]] = {"html": _html, "markdown": _markdown, "csv": _csv, "latex": _latex,
-                                                          "parquet": write_parquet}
+WRITERS: dict[str, Callable[[Report, Path], list[Path]]] = {"html": _html, "markdown": _markdown, "csv": _csv, "latex": _latex,
+                                                            "parquet": _parquet}
 
 
 def check_formats(formats: Sequence[str]) -> None:
@@ -87,8 +101,13 @@ def check_formats(formats: Sequence[str]) -> None:
 def write_report(results: Results, out: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Write a report in the given formats; returns the files, the one to read first at the front."""
     check_formats(formats)
-    v = view(results)
+    report = Report(view(results))
     out.mkdir(parents=True, exist_ok=True)
-    paths = [path for name in WRITERS if name in formats for path in WRITERS[name](v, out)]
     kinds = [kind for kind in ("png", "pdf") if kind in formats]
-    return paths + (_figures(v, out, kinds) if kinds else [])
+    if not kinds:
+        return [path for name in WRITERS if name in formats for path in WRITERS[name](report, out)]
+    from dpflbench.report.figures import Drawing
+
+    drawing = Drawing(report.charts, report.view.algorithms, out / "figures", kinds)  # begins beside what follows
+    paths = [path for name in WRITERS if name in formats for path in WRITERS[name](report, out)]
+    return paths + drawing.finish()
