@@ -8,6 +8,8 @@ import pytest
 import torch
 
 REPO = Path(__file__).parent.parent
+# Decoded data is kept between test sessions, but not in the user's own cache folder.
+os.environ.setdefault("DPFLBENCH_CACHE", str(REPO / ".pytest_cache" / "dpflbench"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -53,7 +53,7 @@ def load_task(
     device: torch.device | str = "cpu",
     limit: int | None = None,
 ) -> Task:
-    """A data set dealt out to n_clients clients, on the device.
+    """A data set dealt out to n_clients clients, on the device; images stay bytes until a batch is used.
 
     `limit` keeps that many examples drawn at random: of everything under `split: paper`, of the training part otherwise. Each
     client keeps the share `holdout` of its examples for personal utility; they are not trained on and not counted in its size.
@@ -69,7 +69,7 @@ def load_task(
     task = Task(
         train=_shards(examples, owner, train, n_clients, device),
         holdout=_shards(examples, owner, held_out, n_clients, device),
-        test_x=as_float(examples.x_test).to(device),
+        test_x=examples.x_test.to(device),
         test_y=examples.y_test.to(device),
         n_classes=examples.n_classes,
         references=dict(examples.references),
@@ -79,8 +79,8 @@ def load_task(
 
 def regression_references(task: Task) -> dict[str, float]:
     """Test MSE of the training mean and of pooled least squares: what to beat, and what no linear model beats by much."""
-    x, y = task.train.x.flatten(1).double().cpu(), task.train.y.double().cpu()
-    test_x, test_y = task.test_x.flatten(1).double().cpu(), task.test_y.double().cpu()
+    x, y = as_float(task.train.x).flatten(1).double().cpu(), task.train.y.double().cpu()
+    test_x, test_y = as_float(task.test_x).flatten(1).double().cpu(), task.test_y.double().cpu()
     design = torch.cat([x, torch.ones(len(x), 1, dtype=torch.float64)], 1)
     solution = torch.linalg.lstsq(design, y[:, None], driver="gelsd").solution[:, 0]
     predicted = test_x @ solution[:-1] + solution[-1]
@@ -190,4 +190,4 @@ def _shards(examples: Examples, owner: Ints, positions: Ints, n_clients: int, de
     rows = torch.from_numpy(positions)
     sizes = np.bincount(owner[positions], minlength=n_clients)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return Shards(as_float(examples.x_train[rows]).to(device), examples.y_train[rows].to(device), offsets)
+    return Shards(examples.x_train[rows].to(device), examples.y_train[rows].to(device), offsets)

@@ -16,7 +16,7 @@ from dpflbench.interfaces import Ints
 class Shards:
     """Examples by owner: those of client n are rows offsets[n] to offsets[n + 1]."""
 
-    x: Tensor  # [M, ...] float32 on the device
+    x: Tensor  # [M, ...] on the device: float32, or uint8 images that are scaled when used
     y: Tensor  # [M]
     offsets: Ints  # [N + 1] on the host
 
