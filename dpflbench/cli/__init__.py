@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dpflbench import __version__
-from dpflbench.cli import check, compare, data, list_parts, plan, report, run, verify
+from dpflbench.cli import check, clean, compare, data, list_parts, new_plugin, plan, report, run, status, verify
 from dpflbench.cli.output import printable
 from dpflbench.errors import DpflbenchError
 
@@ -30,12 +30,15 @@ def root(version: Annotated[bool, typer.Option("--version", callback=_version, i
 
 
 app.command("run")(run.run)
+app.command("status")(status.status)
+app.command("clean")(clean.clean)
 app.command("plan")(plan.plan)
 app.command("list")(list_parts.list_parts)
 app.command("report")(report.report)
 app.command("verify")(verify.verify)
 app.command("check")(check.check)
 app.command("compare")(compare.compare)
+app.command("new-plugin")(new_plugin.new_plugin)
 app.add_typer(data.app, name="data")
 
 

@@ -1,22 +1,31 @@
 """Records on disk: one results folder, one file a run under its content id, written atomically.
 
-    RESULTS/suite.json          the manifest: resolved suite and every cell of its table
-    RESULTS/records/<id>.json   one record a run
-    RESULTS/report/             what `dpflbench report` writes
+    RESULTS/suite.json               the manifest: resolved suite and every cell of its table
+    RESULTS/records/<id>.json        one record a run
+    RESULTS/records/set-aside/       records that were found damaged; their runs are repeated
+    RESULTS/work/                    locks, checkpoints, who is running: needed only while runs are under way
+    RESULTS/report/                  what `dpflbench report` writes
 """
 
+import contextlib
 import json
 import os
-import tempfile
+import secrets
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from filelock import BaseFileLock, FileLock
+
 from dpflbench.errors import DpflbenchError
 from dpflbench.records import Record, RecordError, decode, dumps, encode, loads
 
 MANIFEST_SCHEMA = 1
+REUSABLE = ("done", "diverged", "disqualified")  # how a run ends by its own doing: the same again tomorrow
+RECORD_BYTES = 100_000  # what one record may take; most take a third of it
+SPARE_BYTES = 20_000_000  # for a checkpoint or two and the report
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,11 @@ class Manifest:
     suite: Mapping[str, Any]  # the resolved suite, as a plain mapping
     cells: Sequence[Cell]
 
+    @property
+    def runs(self) -> list[str]:
+        """The ids of all runs it needs, each once."""
+        return list(dict.fromkeys(cell.run for cell in self.cells if cell.run))
+
 
 @dataclass(frozen=True, slots=True)
 class Results:
@@ -48,19 +62,29 @@ class Results:
     problems: Sequence[str] = field(default_factory=tuple)  # records that could not be read, one line each
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that at any moment there is the old one or the new one, whole."""
+def write_atomically(path: Path, content: str | bytes, durable: bool = True) -> None:
+    """Write a file so that at any moment, whatever is killed, there is the old one or the new one, whole.
+
+    Not `durable`: it need not outlive a power cut, so the disk is not waited for.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as f:
-            f.write(text)
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(temporary, path)
+        with temporary.open("xb") as f:
+            f.write(content.encode() if isinstance(content, str) else content)
+            if durable:
+                f.flush()
+                os.fsync(f.fileno())
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+    if durable and os.name == "posix":  # the rename itself survives a power cut only once its folder is written
+        handle = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +97,74 @@ class Store:
         """Where the record of a run lies."""
         return self.root / "records" / f"{run}.json"
 
+    def work(self, kind: str) -> Path:
+        """A folder for what is needed only while runs are under way: locks, checkpoints, running, tasks."""
+        return self.root / "work" / kind
+
+    def checkpoint(self, run: str) -> Path:
+        """Where a run that is not finished leaves its state."""
+        return self.work("checkpoints") / f"{run}.pt"
+
     def write(self, record: Record) -> None:
-        """Keep a record."""
-        write_atomically(self.path(record.id), dumps(record))
+        """Keep a record; DpflbenchError if the disk does not take it."""
+        try:
+            write_atomically(self.path(record.id), dumps(record))
+        except OSError as e:
+            raise DpflbenchError(f"{self.path(record.id)}: cannot be written ({why(e)}); all earlier records are whole") from None
 
     def read(self, run: str) -> Record | None:
         """The record of a run, None if there is none; RecordError if it is damaged."""
         path = self.path(run)
-        if not path.exists():
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
             return None
-        record = loads(path.read_text(encoding="utf-8", errors="replace"), str(path))
+        except OSError as e:
+            raise RecordError(f"{path}: cannot be read ({why(e)})") from None
+        record = loads(text, str(path))
         if record.id != run:
             raise RecordError(f"{path}: holds the record of {record.id}")
         return record
+
+    def set_aside(self, run: str) -> Path:
+        """Move a damaged record out of the way, for a look at it; the place it went to."""
+        folder = self.root / "records" / "set-aside"
+        folder.mkdir(parents=True, exist_ok=True)
+        target = folder / f"{run}.{secrets.token_hex(3)}.json"
+        self.path(run).replace(target)
+        return target
+
+    def lock(self, run: str) -> BaseFileLock:
+        """The lock of a run: whoever holds it is doing that run. The system releases it when its process dies."""
+        self.work("locks").mkdir(parents=True, exist_ok=True)
+        return FileLock(self.work("locks") / f"{run}.lock", timeout=0, thread_local=False)
+
+    def check_room(self, runs: int) -> None:
+        """DpflbenchError unless the folder can be written and has room for that many records."""
+        hint = "choose another folder by --out"
+        try:
+            for folder in (self.path("x").parent, self.work("running")):
+                folder.mkdir(parents=True, exist_ok=True)
+                probe = folder / f".probe.{secrets.token_hex(6)}.tmp"
+                write_atomically(probe, b"\0" * 4096)
+                probe.unlink()
+            free = shutil.disk_usage(self.root).free
+        except OSError as e:
+            raise DpflbenchError(f"{self.root}: cannot be written ({why(e)}); {hint}") from None
+        need = runs * RECORD_BYTES + SPARE_BYTES
+        if free < need:
+            raise DpflbenchError(f"{self.root}: {free / 1e6:.0f} MB free, {runs} runs need up to {need / 1e6:.0f} MB; "
+                                 f"free some or {hint}")
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Keep what the folder is for."""
         body = {"schema": MANIFEST_SCHEMA, "name": manifest.name, "suite": manifest.suite,
                 "cells": [asdict(cell) for cell in manifest.cells]}
-        write_atomically(self.root / "suite.json", json.dumps(encode(body), indent=1, sort_keys=True))
+        path = self.root / "suite.json"
+        try:
+            write_atomically(path, json.dumps(encode(body), indent=1, sort_keys=True))
+        except OSError as e:
+            raise DpflbenchError(f"{path}: cannot be written ({why(e)})") from None
 
     def manifest(self) -> Manifest:
         """What the folder is for; DpflbenchError if it is not a results folder."""
@@ -101,7 +174,7 @@ class Store:
             if body["schema"] != MANIFEST_SCHEMA:
                 raise ValueError(f"schema {body['schema']!r}, this version reads {MANIFEST_SCHEMA}")
             return Manifest(body["name"], body["suite"], tuple(Cell(**cell) for cell in body["cells"]))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise DpflbenchError(f"{self.root}: not a results folder (no suite.json)") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise DpflbenchError(f"{path}: damaged ({type(e).__name__}: {e})") from None
@@ -110,7 +183,7 @@ class Store:
         """Manifest and all readable records of its cells, with a line for each that is not."""
         manifest = self.manifest()
         records, problems = {}, []
-        for run in dict.fromkeys(cell.run for cell in manifest.cells if cell.run):
+        for run in manifest.runs:
             try:
                 record = self.read(run)
             except RecordError as e:
@@ -119,3 +192,14 @@ class Store:
             if record is not None:
                 records[run] = record
         return Results(manifest, records, tuple(problems))
+
+    def ids(self) -> list[str]:
+        """The runs that have a record here, whatever the manifest says."""
+        with contextlib.suppress(OSError):
+            return sorted(p.stem for p in self.path("x").parent.glob("*.json") if not p.name.startswith("."))
+        return []
+
+
+def why(error: OSError) -> str:
+    """What the system says of an error, without the path that is in the line already."""
+    return error.strerror or str(error) or type(error).__name__

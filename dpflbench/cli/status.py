@@ -1,0 +1,45 @@
+"""`dpflbench status`: how far a suite is, from any terminal that sees its results folder."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Folder = Annotated[Path, typer.Argument(metavar="RESULTS", help="Results folder.", show_default=False)]
+
+
+def status(results: Folder) -> None:
+    """Show what is done, what failed and why, and what is running at this moment."""
+    from collections import Counter
+
+    from tabulate import tabulate
+
+    from dpflbench.cli.output import printable
+    from dpflbench.execution.display import ENDED, running_row
+    from dpflbench.execution.progress import alive, duration, labels
+    from dpflbench.execution.store import Store
+
+    store = Store(results)
+    found = store.results()
+    total, named = len(found.manifest.runs), labels(found.manifest)
+    counts = Counter(str(record.status) for record in found.records.values())
+    parts = ", ".join(f"{counts[kind]} {kind}" for kind in ENDED if counts[kind])
+    typer.echo(printable(f"{found.manifest.name}: {len(found.records)} of {total} runs have a record{': ' if parts else ''}{parts}"))
+    for record in found.records.values():
+        if record.status != "done":
+            typer.echo(printable(f"{record.status}: {record.id} {named[record.id]}: {record.reason}"))
+    for problem in found.problems:
+        typer.echo(printable(f"damaged, to be repeated: {problem}"))
+    aside = len(list((results / "records" / "set-aside").glob("*.json")))
+    if aside:
+        typer.echo(f"{aside} damaged records were set aside earlier; `dpflbench clean` removes them")
+    processes = alive(store)
+    for process in processes:
+        ago, left = max(0.0, time.time() - process.updated), process.seconds_left
+        typer.echo(printable(f"\nprocess {process.pid} on {process.host}, heard of {duration(ago)} ago"
+                             f"{'' if left is None else f', about {duration(left)} left'}:"))
+        rows = [[printable(text) for text in running_row(row)] for row in process.running]
+        typer.echo(tabulate(rows, ["run", "round", "utility", "rounds/s", "where"], tablefmt="simple", disable_numparse=True))
+    if not processes and len(found.records) < total:
+        typer.echo("nothing is running here; `dpflbench run` does what is missing")

@@ -1,0 +1,165 @@
+"""A run half done, as bytes: the state of model, transforms, aggregator, plan, noisy losses and ledger after a round.
+
+Streams need no place here: every generator belongs to one round. A checkpoint is data, never code: it is read with `weights_only`,
+and only where it belongs to the same run, on the same kind of device with the same last bits; elsewhere the run starts over, so that
+a resumed run always equals an uninterrupted one.
+"""
+
+import hashlib
+import io
+import pickle
+import time
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpflbench.errors import DpflbenchError
+from dpflbench.execution.reference import numerics
+from dpflbench.federation.evaluate import Point
+from dpflbench.federation.messages import Calibration
+from dpflbench.federation.simulate import Clock, State, World
+from dpflbench.interfaces import Losses, Plan, Probe
+from dpflbench.privacy.ledger import Ledger
+
+SCHEMA = 1
+ARRAY, PLACED = "dpflbench/array", "dpflbench/placed"  # mark a tensor that was an array, and one that lay on an accelerator
+
+
+class CheckpointError(DpflbenchError):
+    """A state that cannot be kept, or a checkpoint that cannot be used; the run then starts from its first round."""
+
+
+def pack(run: str, device: str, state: State, ledger: Ledger | None, clock: Clock) -> bytes:
+    """A checkpoint; CheckpointError if a plugin's state holds what a checkpoint cannot."""
+    body = {
+        "schema": SCHEMA, "run": run, **fingerprint(device), "round": state.round,
+        "clock": {"gradient": clock.gradient, "samples": clock.samples, "seconds": time.perf_counter() - clock.started,
+                  "cpu": time.process_time() - clock.cpu},
+        "state": {f.name: freeze(_plain(f.name, getattr(state, f.name)), f"state.{f.name}") for f in fields(state)},
+        "ledger": None if ledger is None else freeze(ledger.state(), "ledger"),
+    }
+    buffer = io.BytesIO()
+    torch.save(body, buffer)
+    return hashlib.sha256(buffer.getvalue()).hexdigest().encode() + b"\n" + buffer.getvalue()
+
+
+def unpack(data: bytes, run: str, device: str, world: World, ledger: Ledger | None) -> tuple[State, Ledger | None, Clock]:
+    """What `pack` was given; CheckpointError says why a checkpoint cannot be used for this run."""
+    body = _read(data)
+    if body.get("schema") != SCHEMA or body.get("run") != run:
+        raise CheckpointError(f"belongs to run {body.get('run')!r} in schema {body.get('schema')!r}, not to {run} in {SCHEMA}")
+    for name, here in fingerprint(device).items():
+        if body.get(name) != here:
+            raise CheckpointError(f"was made with {name} {body.get(name)}, here it is {here}")
+    try:
+        parts = {name: thaw(value, device) for name, value in body["state"].items()}
+        state = _rebuilt(parts)
+        restored = None if body["ledger"] is None or ledger is None else Ledger.from_state(ledger.mechanism, thaw(body["ledger"]))
+        times = body["clock"]
+        clock = Clock(times["gradient"], times["samples"], time.perf_counter() - times["seconds"], time.process_time() - times["cpu"])
+        _check(state, restored, world, ledger)
+    except (KeyError, TypeError, ValueError, AttributeError, DpflbenchError) as e:
+        raise CheckpointError(f"does not fit the run ({type(e).__name__}: {e})") from None
+    return state, restored, clock
+
+
+def round_of(data: bytes) -> int | None:
+    """The rounds a checkpoint has done; None if it cannot be read."""
+    try:
+        return int(_read(data)["round"])
+    except (CheckpointError, KeyError, TypeError, ValueError):
+        return None
+
+
+def fingerprint(device: str) -> dict[str, str]:
+    """What must agree for a resumed run to equal an uninterrupted one: kind of device, and the last bits computed here."""
+    return {"device": torch.device(device).type, "numerics": numerics(torch.get_num_threads())}
+
+
+def freeze(value: Any, where: str) -> Any:
+    """The value with arrays as marked tensors; CheckpointError names what is neither number, text, array nor a container of those."""
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, Tensor):
+        value = value.detach()
+        return value if value.device.type == "cpu" else (PLACED, value.cpu())
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        try:
+            return (ARRAY, torch.from_numpy(np.array(value, order="C")))
+        except TypeError:
+            raise CheckpointError(f"{where}: an array of {value.dtype} cannot be checkpointed") from None
+    if isinstance(value, Mapping):
+        return {freeze(k, where): freeze(v, f"{where}.{k}") for k, v in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(freeze(v, f"{where}[{i}]") for i, v in enumerate(value))
+    raise CheckpointError(f"{where}: {type(value).__name__} cannot be checkpointed; None, numbers, tensors, arrays, dicts, lists and "
+                          "tuples can")
+
+
+def thaw(value: Any, device: str = "cpu") -> Any:
+    """The inverse of `freeze`; what lay on an accelerator goes to `device`, which may be another one of its kind."""
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and value[0] in (ARRAY, PLACED):
+        return value[1].numpy() if value[0] == ARRAY else value[1].to(device)
+    if isinstance(value, dict):
+        return {k: thaw(v, device) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(thaw(v, device) for v in value)
+    return value
+
+
+def _read(data: bytes) -> dict[str, Any]:
+    digest, _, content = data.partition(b"\n")
+    if hashlib.sha256(content).hexdigest().encode() != digest:
+        raise CheckpointError("is damaged: its content does not match its digest")
+    try:
+        body = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, ValueError, KeyError, TypeError, AttributeError, pickle.UnpicklingError) as e:
+        raise CheckpointError(f"is damaged ({type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''})") from None
+    if not isinstance(body, dict):
+        raise CheckpointError("is not a checkpoint")
+    return body
+
+
+def _plain(name: str, value: Any) -> Any:
+    """The dataclasses inside a state as mappings."""
+    if name == "points":
+        return [(done, point.utility, point.loss) for done, point in value]
+    if name == "plan" and value is not None:  # its notes are among the state's notes already
+        probe = None if value.probe is None else _mapping(value.probe)
+        return {**_mapping(value), "probe": probe, "notes": {}}
+    if name in ("calibration", "losses") and value is not None:
+        return _mapping(value)
+    return value
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in fields(value)}
+
+
+def _rebuilt(parts: dict[str, Any]) -> State:
+    plan, calibration = parts["plan"], parts["calibration"]
+    if plan is not None:
+        plan = Plan(**{**plan, "probe": None if plan["probe"] is None else Probe(**plan["probe"])})
+    points = tuple((done, Point(utility, loss)) for done, utility, loss in parts["points"])
+    return State(**{**parts, "plan": plan, "points": points, "losses": Losses(**parts["losses"]),
+                    "calibration": None if calibration is None else Calibration(**calibration)})
+
+
+def _check(state: State, restored: Ledger | None, world: World, fresh: Ledger | None) -> None:
+    """ValueError unless the budgets are those of the run and every participation is in the ledger."""
+    if not 0 <= state.round <= world.setup.rounds or state.theta.numel() != world.setup.layout.dim:
+        raise ValueError(f"round {state.round}, {state.theta.numel()} parameters")
+    if (restored is None) != (fresh is None):
+        raise ValueError("a ledger where there is none, or none where there is one")
+    if restored is None or fresh is None:
+        return
+    if not (np.array_equal(restored.epsilon, fresh.epsilon) and np.array_equal(restored.delta, fresh.delta)):
+        raise ValueError("the budgets are not those of the run")
+    if not np.array_equal(restored.used, state.used):
+        raise ValueError("the ledger does not hold every participation")

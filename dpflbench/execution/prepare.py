@@ -1,0 +1,110 @@
+"""A run before its first round: data, budgets, initial model and engine, each from its own stream.
+
+Everything here and after is computed with a fixed number of threads, one unless told otherwise: how torch adds up depends on it, and
+a result must not depend on how many cores a machine has or how many runs share them.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpflbench.execution.sharing import shared_task
+from dpflbench.federation.gradients import Engine, initial_theta
+from dpflbench.federation.simulate import World
+from dpflbench.interfaces import Dataset, Layout, Setup
+from dpflbench.plan import Assembly
+from dpflbench.privacy.ledger import Ledger
+from dpflbench.randomness import Streams
+from dpflbench.tasks.datasets import load_task
+from dpflbench.tasks.features import Features
+from dpflbench.tasks.partition import Partition
+from dpflbench.tasks.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where runs happen: data root, device, threads of one run, and the folder through which processes share their tasks."""
+
+    root: Path | None = None
+    device: str = "cpu"
+    threads: int = 1
+    tasks: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A run ready for its first round."""
+
+    world: World
+    ledger: Ledger | None
+    theta: Tensor
+    phi: Tensor
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Torch computes with that many threads inside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def prepare(assembly: Assembly, place: Place, task: Task | None = None) -> Prepared:
+    """The run ready to go, on a task that is already there or its own."""
+    streams, federation, algorithm = Streams(assembly.seed), assembly.federation, assembly.algorithm
+    with threads(place.threads):
+        task = task or task_of(assembly, place)
+        module = streams.isolated("init", lambda: assembly.model.build(task.input_shape, task.n_outputs))
+        order = assembly.mechanism.clip_order if assembly.mechanism else 2
+        probe_layout = Engine(module, task.n_classes, order).layout
+        phi = algorithm.transform.init(federation.clients, task.input_shape, probe_layout, streams.torch("transform")).to(place.device)
+        engine = Engine(module, task.n_classes, order, algorithm.transform, phi.shape[1])
+        setup = setup_of(assembly, task, streams, engine.layout, phi.shape[1])
+        world = World(algorithm, setup, task, engine, streams, federation.weight_decay, federation.momentum, assembly.evaluate.every)
+        ledger = Ledger(setup.mechanism, setup.epsilon, setup.delta) if algorithm.private else None
+        return Prepared(world, ledger, initial_theta(module).to(place.device), phi)
+
+
+def setup_of(assembly: Assembly, task: Task, streams: Streams, layout: Layout, phi_dim: int) -> Setup:
+    """What everybody may know: budgets are drawn from their own stream, so every algorithm of a column has the same."""
+    federation, n = assembly.federation, assembly.federation.clients
+    private = assembly.algorithm.private and assembly.epsilon is not None and assembly.mechanism is not None
+    rng = streams.numpy("budgets")
+    epsilon = assembly.epsilon.draw(n, rng) if private and assembly.epsilon else np.full(n, np.inf)
+    delta = assembly.delta.draw(n, rng) if private and assembly.delta else np.zeros(n)
+    budget = assembly.mechanism.budget(epsilon, delta) if private and assembly.mechanism else np.full((n, 1), np.inf)
+    mechanism: Any = assembly.mechanism  # None only where nothing is noised or clipped
+    return Setup(n, federation.cohort, federation.rounds, task.train.sizes.astype(np.int64), epsilon, delta, budget, mechanism,
+                 assembly.clip_norm or float("inf"), federation.lr, layout, phi_dim, task.n_classes)
+
+
+def task_key(assembly: Assembly) -> tuple[Any, ...]:
+    """What determines the task of a run: runs that agree in it learn from the same tensors."""
+    return (assembly.dataset, assembly.features, assembly.partition, assembly.federation.clients, assembly.holdout,
+            assembly.split, assembly.limit, assembly.seed)
+
+
+def task_of(assembly: Assembly, place: Place) -> Task:
+    """The task of a run; kept while further runs of the same data, partition and seed follow."""
+    return _task(*task_key(assembly), place)
+
+
+@lru_cache(maxsize=2)
+def _task(dataset: Dataset, features: Features | None, partition: Partition, clients: int, holdout: float,
+          split: Literal["official", "paper"], limit: int | None, seed: int, place: Place) -> Task:
+    def build() -> Task:
+        return load_task(dataset, features, partition, clients, holdout, split, Streams(seed), place.root, place.device, limit)
+
+    if place.tasks is None or torch.device(place.device).type != "cpu":
+        return build()
+    return shared_task(place.tasks, repr((dataset, features, partition, clients, holdout, split, limit, seed)), build)
