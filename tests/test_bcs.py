@@ -9,7 +9,7 @@ from algorithm_setups import losses, setup, view
 from dpflbench.errors import DpflbenchError, RunEnded
 from dpflbench.federation.schedule import check_plan
 from dpflbench.interfaces import LearningRate
-from dpflbench_algorithms.bcs import BiasedSelection, dpfl_bcs, noise_price
+from dpflbench_algorithms.bcs import BiasedSelection, dpfl_bcs, noise_energy, noise_price
 from dpflbench_algorithms.bcs_estimates import (
     alternating_fit,
     convergence_bound,
@@ -54,13 +54,14 @@ def test_laplace_uses_are_proportional_to_size_and_epsilon():
 
 def test_the_noise_price_is_the_paper_s_lemma():
     # Gaussian: 4 B² d / (D² μ²) = 4·9·4 / (100²·0.25); Laplace: 8 B² d / (D² ε²)
-    one = np.ones(1, dtype=np.int64)
     gauss, laplace = setup([0.25], clip=3.0), setup([0.5], clip=3.0, mechanism="laplace")
-    assert noise_price(gauss, gauss.budget, one) == pytest.approx([144 / 2500], rel=1e-6)
-    assert noise_price(laplace, laplace.budget, one) == pytest.approx([288 / 2500], rel=1e-6)
+    assert noise_price(gauss, gauss.budget) == pytest.approx([144 / 2500], rel=1e-6)
+    assert noise_price(laplace, laplace.budget) == pytest.approx([288 / 2500], rel=1e-6)
     # T uses: Lemma 1 grows with T, Lemma 2 with T²
-    assert noise_price(gauss, gauss.budget, 40 * one) == pytest.approx([40 * 144 / 2500], rel=1e-6)
-    assert noise_price(laplace, laplace.budget, 40 * one) == pytest.approx([1600 * 288 / 2500], rel=1e-6)
+    assert noise_energy(gauss, gauss.budget / 40) == pytest.approx([40 * 144 / 2500], rel=1e-6)
+    assert noise_energy(laplace, laplace.budget / 40) == pytest.approx([1600 * 288 / 2500], rel=1e-6)
+    # a joint message has sensitivity 2 (B + Θ) / D: with Θ = B four times the energy
+    assert noise_energy(gauss, gauss.budget, loss_bound=3.0) == pytest.approx([4 * 144 / 2500], rel=1e-6)
 
 
 @pytest.mark.parametrize(("lr", "gamma", "mu", "smoothness"), [
@@ -178,9 +179,8 @@ def test_a_client_is_never_used_more_often_than_there_are_rounds():
 
 
 def test_the_transform_s_coordinates_are_noised_too():
-    one = np.ones(1, dtype=np.int64)
     wide = setup([1.0], phi_dim=12)
-    assert noise_price(wide, wide.budget, one) == pytest.approx(4 * noise_price(setup([1.0]), wide.budget, one))
+    assert noise_price(wide, wide.budget) == pytest.approx(4 * noise_price(setup([1.0]), wide.budget))
 
 
 # ---------------------------------------------------------------- probes and refusals

@@ -17,7 +17,8 @@ Differs:
 * Budgets are spent in the mechanism's own currency (Gaussian: exact Gaussian DP), so Lemma 1's sqrt(T_n) holds; Algorithm 2 splits
   (ε, δ) linearly, which the mechanism offers as `composition: linear` (then z = 2).
 * Uses are whole numbers between 0 and the rounds left, and each is kept exactly by systematic sampling. With the paper's fractional
-  T_n < 1 a single participation overspends, and T_n > T cannot be kept.
+  T_n < 1 a single participation overspends, and T_n > T cannot be kept; its independent draws leave planned uses unmade and end
+  with cohorts below K, so they are not offered.
 * Stage 1 takes part of the plan over all rounds: each use costs a T_{n,0}-th of the budget, and T_{n,0} T_0 / T uses are made on
   average, rounded by lot and never more than T_{n,0}. Clients that spent everything are left out of stage 2.
 * `probe: received` (default) asks only for the loss at the received model, on a share of the participation's cost of its own.
@@ -39,7 +40,7 @@ from dpflbench import hookimpl
 from dpflbench.errors import DpflbenchError
 from dpflbench.federation.schedule import round_uses
 from dpflbench.hookspecs import Factories
-from dpflbench.interfaces import Algorithm, Floats, Ints, Plan, PlanView, Probe, Setup
+from dpflbench.interfaces import Algorithm, Floats, Plan, PlanView, Probe, Setup
 from dpflbench_algorithms.bcs_estimates import (
     Constants,
     alternating_fit,
@@ -145,23 +146,29 @@ class BiasedSelection:
 
     def _noise_energy(self, view: PlanView) -> float:
         """Σ E‖Z‖² over stage 1: the plan of Proposition 1 is a function of public facts, so it is simply made again."""
-        setup = view.setup
+        setup, literal = view.setup, self.probe == "literal"
         planned = solve(proposition_1(PlanView(setup, 0, np.zeros_like(view.used), setup.budget, view.losses)), self.solver)
+        cost = setup.mechanism.per_use(setup.budget, np.maximum(planned, 1.0), setup.epsilon, setup.delta)
+        energy = noise_energy(setup, cost if literal else cost * (1.0 - self.probe_share), self._loss_bound(setup) if literal else 0.0)
         seen = view.used > 0
-        return float(np.sum(view.used[seen] * noise_price(setup, setup.budget, np.maximum(planned, 1))[seen]))
+        return float(np.sum(view.used[seen] * energy[seen]))
 
 
-def noise_price(setup: Setup, left: Floats, uses: Ints) -> Floats:
-    """E‖Z_n‖² [N] of one message when `left` is split over `uses`; for one use ΛΦ_n: Gaussian 4 B² d / (D_n² μ_n²)."""
-    cost = setup.mechanism.per_use(left, uses.astype(np.float64), setup.epsilon, setup.delta)
-    sensitivity = 2.0 * setup.clip_norm / setup.n_examples
+def noise_energy(setup: Setup, cost: Floats, loss_bound: float = 0.0) -> Floats:
+    """E‖Z_n‖² [N] of one message at that cost; `loss_bound` is what a joint message adds to the clip bound."""
+    sensitivity = 2.0 * (setup.clip_norm + loss_bound) / setup.n_examples
     return setup.dim * setup.mechanism.variance(setup.mechanism.scale(cost, sensitivity))
+
+
+def noise_price(setup: Setup, left: Floats) -> Floats:
+    """ΛΦ_n [N]: E‖Z_n‖² when `left` is spent on one message; Gaussian 4 B² d / (D_n² μ_n²), Laplace 8 B² d / (D_n² ε_n²)."""
+    return noise_energy(setup, setup.mechanism.per_use(left, np.ones(setup.n_clients), setup.epsilon, setup.delta))
 
 
 def proposition_1(view: PlanView) -> Programme:
     """P1 without heterogeneity for the rounds left: T_n ∝ Φ_n^(-1/z), capped; clients without budget are left out."""
     setup, rounds = view.setup, view.rounds_left
-    price = noise_price(setup, view.left, np.ones(setup.n_clients, dtype=np.int64))
+    price = noise_price(setup, view.left)
     able = np.isfinite(price) & ((view.left > 0) & (view.left >= SPENT * setup.budget)).any(axis=-1)
     return Programme(price, np.zeros(setup.n_clients), np.where(able, rounds, 0), rounds * setup.cohort_size,
                      setup.mechanism.exponent)
