@@ -1,0 +1,34 @@
+"""`dpflbench new-plugin`: a skeleton to start from."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def new_plugin(name: Annotated[str, typer.Argument(help="What it is called, e.g. my-idea.", show_default=False)],
+               out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="New folder.  "
+                                                        "[default: dpflbench-NAME]")] = None) -> None:
+    """Write a complete plugin distribution that passes `dpflbench check` as it is."""
+    from dpflbench.cli.output import printable
+    from dpflbench.scaffold import names_of, write_skeleton
+
+    names = names_of(name)
+    _free(names.plugin, names.label)
+    root, files = write_skeleton(name, out)
+    for file in files:
+        typer.echo(printable(root / file))
+    typer.echo(f'\nNext: pip install -e "{printable(root)}[dev]" && dpflbench check {names.plugin}')
+
+
+def _free(plugin: str, label: str) -> None:
+    """Refuse a name that an installed plugin already uses: the skeleton could not be installed beside it."""
+    from dpflbench.catalogue import load
+    from dpflbench.errors import DpflbenchError
+
+    parts = load().parts
+    taken = [p for p in (parts["aggregators"].get(plugin), parts["algorithms"].get(label)) if p]
+    plugins = {p.plugin: p for kind in parts.values() for p in kind.values()}
+    taken += [plugins[plugin]] if plugin in plugins else []
+    if taken:
+        raise DpflbenchError(f"new-plugin {plugin}: plugin '{taken[0].plugin}' of {taken[0].distribution} has that name; take another")

@@ -1,0 +1,135 @@
+"""Third-party packages as a user gets them: built as wheels, installed with pip into a fresh environment beside dpflbench's own wheel.
+
+The environment is new; torch and other dependencies are lent to it by the environment that runs the tests, so nothing is downloaded.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dpflbench.scaffold import write_skeleton
+
+REPO = Path(__file__).parent.parent
+EXAMPLE = REPO / "plugins" / "dpflbench-inverse-variance"
+
+
+class Environment:
+    """A virtual environment in which wheels can be installed and commands run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.wheels = folder, folder / "wheels"
+        self._run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"])
+        self.python = folder / "venv" / "bin" / "python"
+        site = Path(self._run([self.python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).strip())
+        (site / "lent.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+        self.site = site
+
+    def install(self, *sources: Path) -> None:
+        self._run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", self.wheels,
+                   *sources])
+        self._run([sys.executable, "-m", "pip", "--python", self.python, "install", "-q", "--no-deps", "--no-index",
+                   *self.wheels.glob("*.whl")])
+
+    def session(self, cwd: Path, **commands: list[str]) -> dict[str, list[str]]:
+        """The lines each command prints, all in one process: importing torch is most of what a command costs."""
+        script = ("import contextlib, io, json, sys\nfrom dpflbench.cli import app\nfound = {}\n"
+                  "for name, args in json.loads(sys.argv[1]).items():\n    out = io.StringIO()\n"
+                  "    with contextlib.redirect_stdout(out):\n        code = app(args, standalone_mode=False)\n"
+                  "    found[name] = [f'exit {code or 0}', *out.getvalue().splitlines()]\nprint('FOUND ' + json.dumps(found))")
+        out = self._run([self.python, "-c", script, json.dumps(commands)], cwd)
+        return json.loads(out.rpartition("FOUND ")[2])
+
+    def pytest(self, *args: object) -> str:
+        return self._run([self.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *args], self.folder)
+
+    def _run(self, command: list[object], cwd: Path | None = None) -> str:
+        variables = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PIP"))}
+        done = subprocess.run([str(c) for c in command], cwd=cwd or self.folder, capture_output=True, text=True,
+                              env={**variables, "OMP_NUM_THREADS": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+        assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def skeleton(tmp_path_factory):
+    return write_skeleton("brand-new", tmp_path_factory.mktemp("skeleton") / "dpflbench-brand-new")[0]
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory, skeleton):
+    made = Environment(tmp_path_factory.mktemp("environment"))
+    made.install(REPO, EXAMPLE, skeleton)
+    return made
+
+
+def test_the_wheel_of_dpflbench_is_complete_and_holds_no_tests(environment):
+    wheel = next(environment.wheels.glob("dpflbench-0*.whl"))
+    names = zipfile.ZipFile(wheel).namelist()
+    for file in ("dpflbench/py.typed", "dpflbench_algorithms/py.typed", "dpflbench/tasks/data/mnist.idx.xz", "dpflbench/testing/kit.py"):
+        assert file in names
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"dpflbench", "dpflbench_algorithms"}
+    assert wheel.stat().st_size < 13_000_000
+
+
+def test_the_wheel_of_the_example_is_a_few_files(environment):
+    wheel = next(environment.wheels.glob("dpflbench_inverse_variance-*.whl"))
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {n for n in names if not n.startswith("dpflbench_inverse_variance-")} == {
+        "dpflbench_inverse_variance/__init__.py", "dpflbench_inverse_variance/py.typed"}
+    code = (EXAMPLE / "src" / "dpflbench_inverse_variance" / "__init__.py").read_text().splitlines()
+    assert len(code) < 60
+
+
+@pytest.fixture(scope="module")
+def session(environment, blobs, tmp_path_factory):
+    """What an author does: list, check, run a suite, verify it."""
+    folder = tmp_path_factory.mktemp("session")
+    body = {"name": "third-party", "seeds": 1, "algorithms": ["DPSGD", "InvVar", "BrandNew"],
+            "task": {"dataset": {"name": "npz", "path": str(blobs)}, "model": "softmax", "partition": "iid"},
+            "federation": {"clients": 8, "cohort": 4, "rounds": 5, "lr": {"initial": 0.5}},
+            "privacy": {"mechanism": "gaussian", "clip": 1.0, "epsilon": 2.0, "delta": 1e-5}}
+    (folder / "suite.yaml").write_text(yaml.safe_dump(body))
+    printed = environment.session(folder, list=["list", "algorithms"], check=["check", "brand_new"],
+                                  run=["run", "suite.yaml", "--out", "results"], verify=["verify", "results"])
+    return folder, printed
+
+
+def test_both_are_listed_with_the_distribution_that_supplied_them(session):
+    rows = [line.split() for line in session[1]["list"]]
+    assert any(row[0] == "InvVar" and "dpflbench-inverse-variance" in row for row in rows if row)
+    assert any(row[0] == "BrandNew" and "dpflbench-brand-new" in row for row in rows if row)
+
+
+def test_the_skeleton_passes_the_check_as_it_is(session):
+    lines = session[1]["check"]
+    assert (lines[0], lines[-1]) == ("exit 0", "2 parts: 2 ok, 0 not wholly checked, 0 failed")
+
+
+def test_both_run_in_a_suite_and_are_verified(session):
+    folder, printed = session
+    assert printed["run"][0] == "exit 0"
+    records = [json.loads(p.read_text()) for p in (folder / "results" / "records").glob("*.json")]
+    assert {r["algorithm"]: r["status"] for r in records} == {"DPSGD": "done", "InvVar": "done", "BrandNew": "done"}
+    sources = {r["algorithm"]: r["plugins"] for r in records}
+    assert sources["InvVar"]["dpflbench_inverse_variance"].startswith("dpflbench-inverse-variance 0.1.0 ")
+    assert "dpflbench_inverse_variance" not in sources["DPSGD"]
+    assert (printed["verify"][0], printed["verify"][-1][:16]) == ("exit 0", "Verified: 3 runs")
+
+
+def test_both_pass_their_own_tests_against_the_installed_wheels(environment, skeleton):
+    out = environment.pytest(EXAMPLE / "tests", skeleton / "tests", "--rootdir", environment.folder, "-o", "addopts=")
+    assert "10 passed" in out
+
+
+def test_the_code_that_ran_is_the_installed_one(environment):
+    script = "import dpflbench, dpflbench_algorithms as a; print(dpflbench.__file__, a.__file__)"
+    out = environment._run([environment.python, "-c", script])
+    assert all(Path(path).is_relative_to(environment.site) for path in out.split())
+    assert environment._run([environment.python.parent / "dpflbench", "--version"]).startswith("dpflbench ")

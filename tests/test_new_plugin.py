@@ -1,0 +1,81 @@
+"""The skeleton of a plugin: names, refusals and content. That it passes as it is, installed from a wheel: test_example_package.py."""
+
+import ast
+import sys
+import tomllib
+
+import pytest
+import yaml
+
+from dpflbench import suite as suites
+from dpflbench.cli import main
+from dpflbench.errors import DpflbenchError
+from dpflbench.scaffold import names_of, skeleton, write_skeleton
+
+
+def command(monkeypatch, capsys, *args):
+    monkeypatch.setattr(sys, "argv", ["dpflbench", *map(str, args)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code, capsys.readouterr()
+
+
+@pytest.mark.parametrize("name", ["my-idea", "dpflbench-my-idea"])
+def test_one_name_in_four_spellings(name):
+    names = names_of(name)
+    assert (names.plugin, names.distribution, names.module, names.label) == ("my_idea", "dpflbench-my-idea", "dpflbench_my_idea", "MyIdea")
+
+
+@pytest.mark.parametrize("name", ["", "My-Idea", "../etc", "a/b", "a\\b", "-a", "a-", "a--b", "a_b", "a b", "1st", "a.b", "\x1b[2J", "é",
+                                  "a" * 51, "dpflbench-", "$(rm)", "a\n"])
+def test_what_is_no_name_is_refused(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DpflbenchError, match="not a name"):
+        write_skeleton(name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_content_is_left_alone(tmp_path):
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(DpflbenchError, match="is there already"):
+        write_skeleton("my-idea", tmp_path)
+    with pytest.raises(DpflbenchError, match="is there already"):
+        write_skeleton("my-idea", tmp_path / "mine.txt")
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize("name", ["mean", "weiavg", "parts", "pfa"])
+def test_a_name_that_is_taken_is_refused(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code, printed = command(monkeypatch, capsys, "new-plugin", name)
+    assert code == 2
+    assert "of dpflbench has that name; take another" in printed.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_writes_a_folder_and_says_what_is_next(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code, printed = command(monkeypatch, capsys, "new-plugin", "my-idea")
+    assert code == 0
+    assert printed.out.splitlines()[-1] == 'Next: pip install -e "dpflbench-my-idea[dev]" && dpflbench check my_idea'
+    written = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    assert written == {line for line in printed.out.splitlines() if line.startswith("dpflbench-my-idea/")}
+    assert len(written) == 8
+
+
+def test_the_skeleton_is_what_it_says(tmp_path):
+    files = skeleton(names_of("my-idea"))
+    assert not [path for path, text in files.items() if "@plugin@" in text or "@label@" in text or "@module@" in text]
+    project = tomllib.loads(files["pyproject.toml"])
+    assert project["project"]["entry-points"]["dpflbench"] == {"my_idea": "dpflbench_my_idea"}
+    ast.parse(files["src/dpflbench_my_idea/__init__.py"])
+    assert len(files["src/dpflbench_my_idea/__init__.py"].splitlines()) < 60
+    (tmp_path / "suite.yaml").write_text(files["suite.yaml"])
+    assert [e.use for e in suites.load(tmp_path / "suite.yaml").entries] == ["DPSGD", "WeiAvg", "MyIdea"]
+
+
+def test_the_workflow_checks_tests_runs_verifies_and_compares():
+    body = yaml.safe_load(skeleton(names_of("my-idea"))[".github/workflows/dpflbench.yml"])
+    steps = [step.get("run", "") for step in body["jobs"]["check"]["steps"]]
+    commands = [s.split(" ")[:2] for s in steps if s.startswith(("dpflbench", "pytest"))]
+    assert commands == [["dpflbench", "check"], ["pytest"], ["dpflbench", "run"], ["dpflbench", "verify"], ["dpflbench", "compare"]]
