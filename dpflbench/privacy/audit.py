@@ -1,0 +1,165 @@
+"""`dpflbench audit`: an algorithm's real client path, attacked with canaries.
+
+The adversary is the server: it knows the whole data set but one example, sends any model it likes, and sees all that a server
+sees: the noisy updates and noisy losses of every round. It wants to know which of two examples a client holds. To try that many
+times at once, a federation of many clients is made, half of them holding the one canary and half the other, all taking part in
+every round of the unchanged loop (`federation.simulate`): selector, transform, clipping, noise and ledger are the algorithm's
+own, and only the aggregator, which is the server's anyway, is replaced by a listener. What is told apart is held against what
+the ledger charged.
+"""
+
+import math
+from collections.abc import Container, Iterator
+from copy import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpflbench.errors import DpflbenchError
+from dpflbench.federation.gradients import Engine
+from dpflbench.federation.simulate import State, World, initial_state, rounds
+from dpflbench.interfaces import Algorithm, Floats, LearningRate, Mechanism, Setup, Updates
+from dpflbench.privacy.bounds import Claim, Law, Outcome, audit
+from dpflbench.privacy.ledger import Ledger
+from dpflbench.randomness import Streams
+from dpflbench.tasks.task import Shards, Task
+
+FEATURES, OTHERS = 16, 12  # of an example; examples of a client beside the canary
+HUGE = 1000.0  # an input this large makes a gradient far longer than the clip bound of 1
+STEEP = 10.0  # difference of the two logits' weights along the second feature, where the model is not zero
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Canary:
+    """Two neighbouring data sets of a client, the model they are shown, and for how long."""
+
+    name: str
+    theta: Tensor  # [2 (FEATURES + 1)]: weights of two logits, then biases
+    others: tuple[Tensor, Tensor]  # x [OTHERS, FEATURES], y [OTHERS], the same in both worlds
+    pair: tuple[tuple[Tensor, int], tuple[Tensor, int]]
+    rounds: int
+    lr: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """The server as adversary: keeps every noisy row and never moves the model."""
+
+    def init(self, setup: Setup) -> tuple[Tensor, ...]:
+        """Return an empty memory."""
+        return ()
+
+    def aggregate(self, updates: Updates, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return a zero direction, and the memory with this round's rows."""
+        return torch.zeros_like(updates.values[0]), (*state, updates.values.clone())
+
+
+def canaries(many: int) -> Iterator[Canary]:
+    """The canaries, from the plainest to the one for algorithms with a memory; `many` rounds where several are needed.
+
+    opposite  gradients of opposite sign, both far above the clip bound, on few coordinates: reaches 2 clip_norm / n_examples
+    dense     the same spread evenly over all coordinates: reaches it in L2, while its L1 norm is sqrt(dim) times as long
+    loss      a right and a wrong prediction: losses at both ends of [0, loss_bound]
+    memory    one step of the input transform's shift, learnt from the canary alone, decides which half of the other examples is
+              classified wrongly afterwards: harmless if the shift was learnt from a noisy gradient, an uproar if not
+    """
+    flat = torch.zeros(2, FEATURES)
+    steep = flat.clone()
+    steep[0, 1], steep[1, 1] = STEEP / 2, -STEEP / 2
+    dot = torch.zeros(FEATURES)
+    labels = torch.arange(OTHERS) % 2
+    idle = (torch.zeros(OTHERS, FEATURES), labels)
+    far = (_unit(2, HUGE).expand(OTHERS, -1).clone(), labels)
+    big, wide, side = _unit(0, HUGE), torch.full((FEATURES,), HUGE), _unit(1, 2.0)
+    yield Canary("opposite", _theta(flat), idle, ((big, 0), (big, 1)), 1)
+    yield Canary("dense", _theta(flat), idle, ((wide, 0), (wide, 1)), 1)
+    yield Canary("loss", _theta(steep), idle, ((side, 0), (side, 1)), many)
+    yield Canary("memory", _theta(steep), far, ((dot, 0), (dot, 1)), many, lr=40.0)
+
+
+def audit_algorithm(algorithm: Algorithm, mechanism: Mechanism, *, epsilon: float | None = None, delta: float = 1e-5,
+                    clients: int = 4096, many: int = 12, confidence: float = 0.999, seed: int = 0,
+                    only: Container[str] | None = None) -> Iterator[tuple[str, Outcome]]:
+    """The outcome of every canary (or of those named in `only`) on one algorithm under one mechanism.
+
+    Without an epsilon, the one at which so many clients see most: 8 where the whole Gaussian curve can be used, else 2.
+    """
+    if not algorithm.private:
+        raise DpflbenchError(f"{algorithm.name}: promises no privacy, there is nothing to audit")
+    if algorithm.mechanisms is not None and mechanism.name not in algorithm.mechanisms:
+        raise DpflbenchError(f"{algorithm.name}: not defined for {mechanism.name}; allowed: {', '.join(sorted(algorithm.mechanisms))}")
+    budget = epsilon or (8.0 if mechanism.name == "gaussian" else 2.0), 0.0 if mechanism.pure else delta
+    for canary in (c for c in canaries(many) if only is None or c.name in only):
+        quiet, claim = listen(algorithm, muted(mechanism), canary, 2, *budget, seed)
+
+        def release(stream: int, canary: Canary = canary) -> tuple[Floats, Floats]:
+            seen, _ = listen(algorithm, mechanism, canary, clients, *budget, stream)
+            return seen[0::2], seen[1::2]
+
+        law: Law = "laplace" if mechanism.pure else "gaussian"
+        yield canary.name, audit(release, claim, law, confidence, seed, quiet[1] - quiet[0])
+
+
+def listen(algorithm: Algorithm, mechanism: Mechanism, canary: Canary, clients: int, epsilon: float, delta: float,
+           seed: int) -> tuple[Floats, Claim]:
+    """All a server sees of each client [N, M], even ones in one world and odd ones in the other, and what the ledger charged."""
+    task, module, streams = _task(canary, clients), nn.Linear(FEATURES, 2), Streams(seed)
+    layout = Engine(module, 2, mechanism.clip_order).layout
+    phi = algorithm.transform.init(clients, (FEATURES,), layout, streams.torch("transform"))
+    engine = Engine(module, 2, mechanism.clip_order, algorithm.transform, phi.shape[1])
+    allowed = np.full(clients, epsilon), np.full(clients, delta)
+    setup = Setup(clients, clients, canary.rounds, task.train.sizes.astype(np.int64), *allowed, mechanism.budget(*allowed),
+                  mechanism, 1.0, LearningRate(canary.lr), layout, phi.shape[1], 2)
+    world = World(replace(algorithm, aggregator=Listener()), setup, task, engine, streams, 0.0, 0.0, canary.rounds)
+    ledger = Ledger(mechanism, *allowed)
+    *_, last = rounds(world, initial_state(world, canary.theta, phi), ledger)
+    return _transcript(last, clients), _claim(ledger)
+
+
+def muted(mechanism: Mechanism) -> Mechanism:
+    """The mechanism, calibrating and charging as ever, that draws no noise: what the adversary computes in its head."""
+    kind = type("Muted", (type(mechanism),), {"__slots__": (), "sample": lambda self, scale, shape, rng: scale.new_zeros(shape)})
+    twin = copy(mechanism)
+    object.__setattr__(twin, "__class__", kind)
+    return twin
+
+
+def _claim(ledger: Ledger) -> Claim:
+    spent = ledger.epsilon_spent()
+    most = int(np.argmax(spent))
+    mu = math.sqrt(ledger.spent[most, 0]) if ledger.mechanism.name == "gaussian" else None
+    return Claim(float(spent[most]), float(ledger.delta[most]), mu)
+
+
+def _transcript(state: State, clients: int) -> Floats:
+    losses = state.losses
+    columns = [rows.double().numpy() for rows in state.aggregator]
+    for t in np.unique(losses.round):
+        order = np.argsort(losses.client[losses.round == t])
+        columns += [losses.received[losses.round == t][order, None], losses.stepped[losses.round == t][order, None]]
+    seen = np.concatenate(columns, 1)
+    if seen.shape[0] != clients:
+        raise DpflbenchError(f"{seen.shape[0]} of {clients} clients took part; an audit needs all of them in every round")
+    return seen[:, ~np.isnan(seen).any(0)]
+
+
+def _task(canary: Canary, clients: int) -> Task:
+    x = torch.stack([torch.cat([canary.others[0], example[None]]) for example, _ in canary.pair])  # [2, n, FEATURES]
+    y = torch.stack([torch.cat([canary.others[1], torch.tensor([label])]) for _, label in canary.pair])
+    half, size = clients // 2, OTHERS + 1
+    offsets = np.arange(clients + 1) * size
+    train = Shards(x.repeat(half, 1, 1).reshape(-1, FEATURES), y.repeat(half, 1).reshape(-1), offsets)
+    none = Shards(train.x[:0], train.y[:0], np.zeros(clients + 1, dtype=np.int64))
+    return Task(train, none, torch.zeros(2, FEATURES), torch.tensor([0, 1]), 2, {})
+
+
+def _unit(at: int, size: float) -> Tensor:
+    out = torch.zeros(FEATURES)
+    out[at] = size
+    return out
+
+
+def _theta(weights: Tensor) -> Tensor:
+    return torch.cat([weights.reshape(-1), torch.zeros(2)])
