@@ -1,0 +1,123 @@
+"""The paper's suites carry its settings, number by number, and can be planned where the data is."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from dpflbench.errors import DataError
+from dpflbench.plan import assemble, plan_suite
+from dpflbench.suite import load
+from dpflbench.tasks.models import parameter_count
+
+SUITES = Path(__file__).parent.parent / "suites" / "paper"
+ALGORITHMS = ["FedSGD", "DPSGD", "DMLDP", "WeiAvg", "PFA", "PRIVATEFL", "DPFL-BCS", "PRIVATEFL-BCS"]
+
+
+class Setting(NamedTuple):
+    """One column of the paper's table of settings."""
+
+    clip: float
+    lr: tuple[float, float]
+    epsilon: tuple[float, float]
+    parameters: int
+    shape: tuple[int, ...]
+    outputs: int
+    limit: int | None
+    test: float | int  # share or number of test records
+
+
+PAPER = {
+    "lending": Setting(150, (0.02, 200), (0.1, 3), 11, (10,), 1, 40_000, 0.2),
+    "mnist": Setting(20, (0.05, 200), (0.1, 3), 4_266, (1, 28, 28), 10, None, 10_000),
+    "fashion": Setting(25, (0.05, 200), (0.5, 4), 61_706, (1, 28, 28), 10, None, 10_000),
+    "femnist": Setting(25, (0.05, 200), (0.5, 4), 67_026, (1, 28, 28), 62, 80_526, 0.1),
+    "cifar10": Setting(5, (0.2, 100), (1, 6), 272_474, (3, 32, 32), 10, None, 10_000),
+}
+
+
+def assemblies(suite, catalogue, mechanism="gaussian"):
+    """The typed parts of every algorithm of a suite that takes the mechanism."""
+    for entry in suite.entries:
+        base = {**suite.base, "algorithm": {"name": entry.use, **entry.given}, "seed": 0}
+        problems = []
+        made = assemble({**base, "privacy": {**suite.base["privacy"], "mechanism": mechanism}}, catalogue, problems)
+        assert problems == []
+        yield entry.label, made[0]
+
+
+@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_the_papers_settings_are_carried_exactly(name, mechanism, catalogue):
+    suite, paper = load(SUITES / f"{name}.yaml"), PAPER[name]
+    assert [entry.label for entry in suite.entries] == ALGORITHMS
+    assert suite.axes == {"privacy.mechanism": ["gaussian", "laplace"]}
+    for _, run in assemblies(suite, catalogue, mechanism):
+        federation = run.federation
+        assert (federation.clients, federation.cohort, federation.rounds) == (100, 20, 200)
+        assert (federation.lr.initial, federation.lr.decay) == paper.lr
+        assert federation.weight_decay == 2e-4
+        assert federation.momentum == 0.0
+        assert run.partition.alpha == 3.0
+        assert (run.split, run.limit, run.holdout) == ("paper", paper.limit, 0.1)
+        if run.algorithm.private:
+            assert run.clip_norm == paper.clip
+            assert run.epsilon.bounds() == paper.epsilon
+            assert run.delta is None if mechanism == "laplace" else run.delta.bounds() == (1e-5, 1e-4)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_models_have_the_papers_parameter_counts(name, catalogue):
+    paper = PAPER[name]
+    _, run = next(assemblies(load(SUITES / f"{name}.yaml"), catalogue))
+    assert parameter_count(run.model.build(paper.shape, paper.outputs)) == paper.parameters
+    if isinstance(paper.test, float):
+        assert run.dataset.test_share == paper.test
+
+
+def test_estimation_lasts_ten_rounds_with_the_papers_loss_bounds(catalogue):
+    for name in PAPER:
+        for label, run in assemblies(load(SUITES / f"{name}.yaml"), catalogue):
+            if label.endswith("BCS"):
+                assert run.algorithm.selector.probe_rounds == 10
+                assert run.algorithm.selector.loss_bound == (150 if name == "lending" else None)  # None: ln(number of classes)
+
+
+@pytest.mark.parametrize("name", [*PAPER, "femnist_writers"])
+@pytest.mark.shared_data
+def test_every_suite_can_be_planned(name, catalogue, shared_data):
+    suite = load(SUITES / f"{name}.yaml")
+    _, run = next(assemblies(suite, catalogue))
+    if not run.dataset.availability(shared_data).found:
+        pytest.skip(f"needs the data of {name}: {run.dataset.availability(shared_data).get}")
+    planned = plan_suite(suite, catalogue, shared_data)
+    cells = planned.manifest.cells
+    assert len(cells) == 8 * 2 * len(suite.seeds)
+    empty = {(cell.algorithm, cell.coordinates["privacy.mechanism"]) for cell in cells if cell.run is None}
+    assert empty == {("DPSGD", "laplace"), ("DMLDP", "gaussian")}
+    assert all(cell.reason for cell in cells if cell.run is None)
+    assert len(planned.runs) == 13 * len(suite.seeds)  # FedSGD stands in both columns and runs once
+
+
+def test_a_suite_whose_data_is_missing_is_refused_before_any_run(catalogue, tmp_path):
+    with pytest.raises(DataError, match="fashion_mnist: looked for"):
+        plan_suite(load(SUITES / "fashion.yaml"), catalogue, tmp_path)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_quick_suites_differ_only_in_scale_and_say_so_in_their_name(name, catalogue):
+    full, quick = load(SUITES / f"{name}.yaml"), load(SUITES / "quick" / f"{name}.yaml")
+    assert "quick" in quick.name
+    assert len(quick.seeds) < len(full.seeds)
+    assert f"{len(quick.seeds)} seed" in quick.name
+    assert [entry.label for entry in quick.entries] == ALGORITHMS
+    (_, large), (_, small) = (next(assemblies(suite, catalogue)) for suite in (full, quick))
+    assert (small.dataset, small.features, small.partition, small.model) == (large.dataset, large.features, large.partition, large.model)
+    assert small.federation.lr == large.federation.lr
+    assert quick.base["privacy"] == full.base["privacy"]
+    if small.federation.rounds != large.federation.rounds:
+        assert f"{small.federation.rounds} of 200 rounds" in quick.name
+    if small.limit != large.limit:
+        assert f"{small.limit} of " in quick.name
+    if small.federation.clients != large.federation.clients:
+        assert f"{small.federation.clients} clients" in quick.name
