@@ -68,6 +68,16 @@ def test_epsilon_is_never_too_small_and_at_most_a_billionth_too_large():
             assert oracle(epsilon - 1e-9 * (1e-3 + epsilon), mu) > mpmath.mpf(target), (mu, target)
 
 
+@pytest.mark.parametrize("wrong", [-0.5, 0.5, 30.0, np.nan])
+def test_whatever_the_solver_proposes_the_answer_is_private(monkeypatch, wrong):
+    real = accounting._solve
+    monkeypatch.setattr(accounting, "_solve", lambda *a: real(*a) + wrong)
+    for epsilon, target in GRID[::17]:
+        assert oracle(epsilon, mu_of(epsilon, target)) <= mpmath.mpf(target), (epsilon, target)
+    for mu in (0.01, 1.0, 10.0):
+        assert oracle(epsilon_of(mu, 1e-8), mu) <= mpmath.mpf(1e-8), mu
+
+
 @settings(deadline=None, max_examples=200)
 @given(st.floats(-3, 3), st.floats(-12, -1))
 def test_converting_there_and_back_never_exceeds_the_budget(log_epsilon, log_delta_):

@@ -107,6 +107,19 @@ def test_an_even_split_always_fits_and_one_release_more_never_does(mechanism, ep
         ledger.charge(uses, at(0), np.array([sensitivity]), scale)
 
 
+def test_shares_without_any_slack_fit_whatever_their_sum_rounds_to():
+    """Cost = sensitivity at scale 1: nothing is rounded up, so sums of shares often round above the budget by an ulp."""
+    above = 0
+    for uses in range(1, 120):
+        ledger = laplace_ledger(1, 0.7)
+        share = ledger.left[0] / uses
+        for round in range(uses):
+            ledger.charge(round, at(0), share, np.ones(1))
+        above += ledger.spent[0, 0] > ledger.budget[0, 0]
+        assert ledger.spent[0, 0] < 0.7
+    assert above > 10
+
+
 def test_the_true_sum_of_many_charges_stays_below_the_budget_in_exact_arithmetic():
     from fractions import Fraction
 
