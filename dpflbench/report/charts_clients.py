@@ -49,7 +49,7 @@ def selection_chart(view: View) -> Chart | None:
                 if not estimates or "uses" not in record.clients:
                     continue
                 title = f"{labels.short(group.algorithm)}: {panel_title(setting, view)}"
-                for label, values in (("estimated heterogeneity Γ", estimates[-1]), ("participations", record.clients["uses"])):
+                for label, values in (("estimated Γ", estimates[-1]), ("participations", record.clients["uses"])):
                     y = np.asarray(values, dtype=np.float64)
                     hints = tuple(f"client {n}: {labels.number(v)}" for n, v in enumerate(y))
                     points = Series(group.algorithm, np.arange(y.size, dtype=np.float64), y, line=False, markers=True, hints=hints)

@@ -15,6 +15,7 @@ from dpflbench.report.view import Setting, View
 RIVALS = ("DPSGD", "DMLDP", "WeiAvg", "PFA", "PRIVATEFL")  # private algorithms of the paper's ten panels beside DPFL-BCS
 BASELINES = ("DPSGD", "DMLDP")
 SHOWN = 3  # comparisons spelt out: those that break a claim, else those that carry it least surely
+PAPER_ALPHA = 3.0
 EPSILON, ALPHA, MECHANISM = "privacy.epsilon.high", "task.partition.alpha", "privacy.mechanism"
 
 
@@ -75,14 +76,20 @@ def _versus(view: View, better: str, rivals: Iterable[str], settings: Iterable[S
             if (gain := _gain(view, s, better, rival)) is not None]
 
 
+def fixed(view: View) -> list[Setting]:
+    """Settings at the paper's fixed data heterogeneity, which claims 1 to 5 are about; all of them if none is."""
+    here = [s for s in view.settings if isinstance(a := view.lookup(s, ALPHA), int | float) and math.isclose(a, PAPER_ALPHA)]
+    return here or list(view.settings)
+
+
 def _of(view: View, path: str, name: str) -> list[Setting]:
-    return [s for s in view.settings if name_of(view.lookup(s, path)) == name]
+    return [s for s in fixed(view) if name_of(view.lookup(s, path)) == name]
 
 
 def best_of_all(view: View) -> Claim:
     """Claim 1."""
-    parts = _versus(view, "DPFL-BCS", RIVALS, view.settings)
-    panels = {(name_of(view.lookup(s, "task.dataset")), name_of(view.lookup(s, MECHANISM))) for s in view.settings}
+    parts = _versus(view, "DPFL-BCS", RIVALS, fixed(view))
+    panels = {(name_of(view.lookup(s, "task.dataset")), name_of(view.lookup(s, MECHANISM))) for s in fixed(view)}
     return _verdict(parts, [f"{10 - len(panels)} of the ten panels"] if parts and len(panels) < 10 else [])
 
 
@@ -90,7 +97,7 @@ def laplace_costs_more(view: View) -> Claim:
     """Claim 2."""
     parts = []
     for title, settings in by_other_axes(view, [MECHANISM]):
-        by_name = {name_of(view.lookup(s, MECHANISM)): s for s in settings}
+        by_name = {name_of(view.lookup(s, MECHANISM)): s for s in settings if s in fixed(view)}
         if {"gaussian", "laplace"} <= by_name.keys():
             names = [(a, a) for a in view.algorithms if a not in BASELINES and a != "FedSGD"] + [BASELINES]
             for one, other in names:
@@ -103,7 +110,7 @@ def laplace_costs_more(view: View) -> Claim:
 
 def weighting_beats_baselines(view: View) -> Claim:
     """Claim 3."""
-    return _verdict([p for name in ("WeiAvg", "PFA") for p in _versus(view, name, BASELINES, view.settings)])
+    return _verdict([p for name in ("WeiAvg", "PFA") for p in _versus(view, name, BASELINES, fixed(view))])
 
 
 def personal_against_baselines(view: View) -> Claim:
@@ -121,7 +128,7 @@ def personal_against_baselines(view: View) -> Claim:
 
 def bias_helps_personal(view: View) -> Claim:
     """Claim 5."""
-    return _verdict(_versus(view, "PRIVATEFL-BCS", ["PRIVATEFL"], view.settings))
+    return _verdict(_versus(view, "PRIVATEFL-BCS", ["PRIVATEFL"], fixed(view)))
 
 
 def _ends(view: View, axis: str) -> list[tuple[str, Setting, Setting]]:
@@ -169,7 +176,8 @@ def skew_hurts(view: View) -> Claim:
 
 def projection_cannot_run(view: View) -> Claim:
     """Claim 8."""
-    here = [s for s in _of(view, "task.model", "resnet20") if (g := view.group(s, "PFA")) is not None and g.values]
+    models = [s for s in view.settings if name_of(view.lookup(s, "task.model")) == "resnet20"]
+    here = [s for s in models if (g := view.group(s, "PFA")) is not None and g.values]
     parts = [Part(False, f"PFA ran on ResNet-20, {_where(s)}", True) for s in here]
     return _verdict(parts, [] if parts else ["needs PFA on ResNet-20"])
 

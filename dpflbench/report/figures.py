@@ -141,7 +141,7 @@ def _panel_size(chart: Chart) -> tuple[tuple[float, float], tuple[float, float, 
     if isinstance(first, Grid):
         longest = max(len(r) for p in chart.panels if isinstance(p, Grid) for r in p.rows)
         return (max(2.2, 1.35 * len(first.columns)), 0.62 * len(first.rows)), (0.4 + 0.06 * longest, 0.45, top)
-    return ((2.1, 1.5) if len(chart.panels) > 1 else (4.2, 2.6)), (0.58, 0.45, top)
+    return ((2.1, 1.5) if len(chart.panels) > 1 else (4.2, 2.6)), (0.66, 0.45, top)
 
 
 def _used(chart: Chart) -> list[str]:
@@ -158,8 +158,9 @@ def _legend(figure: Any, chart: Chart, look: dict[str, Style], width: float) -> 
     from matplotlib.lines import Line2D
 
     markers = any(s.markers for p in chart.panels if isinstance(p, Plane) for s in p.series)
-    handles = [Line2D([], [], color=look[n].light, linestyle=_dash(look[n]), marker=MARKERS[look[n].marker][0] if markers else None,
-                      label=short(n)) for n in _used(chart)]
+    lines = any(s.line for p in chart.panels if isinstance(p, Plane) for s in p.series)
+    handles = [Line2D([], [], color=look[n].light, linestyle=_dash(look[n]) if lines else "none",
+                      marker=MARKERS[look[n].marker][0] if markers else None, label=short(n)) for n in _used(chart)]
     handles += [Line2D([], [], color="#444444", linestyle="", marker=MARKERS[sign][0], label=words) for sign, words in chart.signs]
     if handles:
         figure.legend(handles=handles, loc="lower center", ncol=max(1, min(len(handles), int(width / 1.3))), frameon=False,

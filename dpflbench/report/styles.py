@@ -53,7 +53,8 @@ SIGNS = tuple(MARKERS)
 
 def _stranger(number: int) -> Style:
     light, dark = COLOURS[number % len(COLOURS)]
-    return Style(light, dark, DASHES[number // len(COLOURS) % len(DASHES)], SIGNS[number % len(SIGNS)])
+    turn = number // (len(COLOURS) * len(DASHES))  # the second time round each colour and dash has another marker
+    return Style(light, dark, DASHES[number // len(COLOURS) % len(DASHES)], SIGNS[(number + turn) % len(SIGNS)])
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:

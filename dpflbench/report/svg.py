@@ -25,7 +25,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
         return [low] if math.isfinite(low) else []
     raw = (high - low) / about
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= raw * 0.999)
+    step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= raw * 0.7)
     first = math.ceil(low / step - 1e-9)
     return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
@@ -74,7 +74,8 @@ def colour(style: Style) -> str:
 
 def _frame(title: str, x_label: str, y_label: str, box: tuple[float, float, float, float], size: tuple[float, float]) -> str:
     left, top, right, bottom = box
-    return (f'<text class="t" x="{(left + right) / 2:.0f}" y="14" text-anchor="middle">{e(title)}</text>'
+    small = f' style="font-size:{max(6.5, 11 * 46 / len(title)):.1f}px"' if len(title) > 46 else ""  # so that it fits above its panel
+    return (f'<text class="t"{small} x="{(left + right) / 2:.0f}" y="14" text-anchor="middle">{e(title)}</text>'
             f'<path class="f" d="M{left:.0f},{top:.0f}V{bottom:.0f}H{right:.0f}"/>'
             f'<text x="{(left + right) / 2:.0f}" y="{size[1] - 4:.0f}" text-anchor="middle">{e(x_label)}</text>'
             f'<text x="11" y="{(top + bottom) / 2:.0f}" text-anchor="middle" transform="rotate(-90 11 {(top + bottom) / 2:.0f})">'

@@ -1,0 +1,264 @@
+"""The HTML page: self-contained, inert text, and in a real browser it sorts, filters, shows values and stays silent."""
+
+import json
+import os
+import re
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from record_factory import make_record, make_results
+from webdriver import Browser, find_browser
+
+from dpflbench.execution.store import Cell, Manifest, Results
+from dpflbench.report.html import html_report
+from dpflbench.report.view import view
+from dpflbench.report.write import Report, write_report
+
+HOSTILE = ("</title></script><script>window.hacked=1</script><img src=x onerror=window.hacked=2>\"' onmouseover=window.hacked=3 "
+           "${7*7}{{7*7}}")
+AXES = {"privacy.mechanism": ["gaussian", "laplace"], "privacy.epsilon.high": [1, 6], "task.partition.alpha": [0.5, 3.0]}
+ALGORITHMS = ("FedSGD", "DPSGD", "DMLDP", "WeiAvg", "DPFL-BCS")
+
+
+def whole_results() -> Results:
+    notes = [{"stage": 2, "heterogeneity": np.linspace(0, 1, 12), "gamma": 200.0}]
+    return make_results(ALGORITHMS, seeds=3, axes=AXES, notes=notes, report={"paper": "all"})
+
+
+def hostile_results() -> Results:
+    """Every text a stranger controls is an attack: algorithm, suite, axis value, reason, note, version."""
+    results = make_results(("DPSGD", HOSTILE), seeds=2, axes={"privacy.mechanism": ["gaussian", HOSTILE]})
+    first = results.manifest.cells[0].run
+    broken = make_record(first, HOSTILE, 0, {"x": HOSTILE}, 1.0, status="failed", reason=HOSTILE)
+    records = {**results.records, first: broken}
+    for record in results.records.values():
+        record.measured["versions"] = {HOSTILE: HOSTILE}
+        record.measured["device"] = HOSTILE
+    cells = [*results.manifest.cells, Cell({"privacy.mechanism": HOSTILE}, "WeiAvg", 0, None, HOSTILE)]
+    return Results(Manifest(HOSTILE, {**results.manifest.suite, "description": HOSTILE, HOSTILE: HOSTILE}, cells), records, (HOSTILE,))
+
+
+def page_of(results: Results) -> str:
+    report = Report(view(results))
+    return html_report(report.view, report.tables, report.charts)
+
+
+class Tags(HTMLParser):
+    """All start tags with their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def test_the_page_needs_nothing_from_outside():
+    page = page_of(whole_results())
+    tags = Tags(page).found
+    addresses = [v for _, attrs in tags for k, v in attrs.items() if k in ("src", "href", "xlink:href", "action", "data", "srcset")]
+    assert [a for a in addresses if not a.startswith("#") and a != "data:,"] == []
+    assert re.findall(r"https?://|url\(|@import", page) == []
+
+
+def test_every_link_inside_the_page_leads_somewhere_and_ids_are_unique():
+    tags = Tags(page_of(whole_results())).found
+    ids = [attrs["id"] for _, attrs in tags if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    assert {attrs["href"][1:] for tag, attrs in tags if tag == "a"} <= set(ids)
+
+
+def test_hostile_text_makes_no_tag_and_no_attribute():
+    tags = Tags(page_of(hostile_results())).found
+    assert sum(tag == "script" for tag, _ in tags) == 1
+    assert [tag for tag, _ in tags if tag in ("img", "iframe", "object", "embed", "form", "base")] == []
+    assert [k for _, attrs in tags for k in attrs if k.startswith("on")] == []
+
+
+def test_the_page_has_suite_environment_and_every_record_id():
+    results = whole_results()
+    page = page_of(results)
+    assert all(run in page for run in results.records)
+    assert "partition:" in page
+    assert "version of torch" in page
+    assert "2.13.0" in page
+
+
+def test_the_winner_sentence_and_its_footing_stand_at_the_top():
+    page = page_of(whole_results())
+    assert page.index("DPFL-BCS is the best private algorithm in 8 of 8 columns") < page.index("<main>")
+    assert page.index("one comparison needs 6 seeds") < page.index("<main>")
+
+
+def test_every_chart_of_the_page_has_values_to_hover():
+    report = Report(view(whole_results()))
+    page = html_report(report.view, report.tables, report.charts)
+    for chart in report.charts:
+        figure = page.split(f'<figure id="fig-{chart.key}">')[1].split("</figure>")[0]
+        assert figure.count("<title>") > 0, chart.key
+    assert len(report.charts) == 10
+
+
+# ---------------------------------------------------------------- in a real browser
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    found = find_browser()
+    if isinstance(found, str):
+        pytest.skip(found)
+    session = Browser(*found, tmp_path_factory.mktemp("profile"))
+    yield session
+    session.close()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory) -> Path:
+    return write_report(whole_results(), tmp_path_factory.mktemp("report"), ["html"])[0]
+
+
+def column(browser: Browser, table: str, index: int) -> list[str]:
+    return browser.run(f"return [...document.querySelectorAll('#{table} tbody tr')].filter(r => !r.hidden)"
+                       f".map(r => r.cells[{index}].textContent.trim())")
+
+
+def test_the_browser_reports_no_error_and_asks_for_nothing_but_the_page(browser, page):
+    browser.open(page)
+    browser.hover("#fig-rounds .h")
+    assert [entry["message"] for entry in browser.logs("browser")] == []
+    messages = [json.loads(entry["message"])["message"] for entry in browser.logs("performance")]
+    asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
+    assert asked - {"about:blank", "data:,"} == {page.as_uri()}
+
+
+def test_a_click_on_a_heading_sorts_and_a_second_one_turns_it_round(browser, page):
+    browser.open(page)
+    browser.click("#utility th:nth-child(2) button")
+    rising = column(browser, "utility", 1)
+    assert [t.split(" ")[0] for t in rising] == ["74.10", "84.10", "86.10", "92.10", "impossible"]
+    browser.click("#utility th:nth-child(2) button")
+    falling = column(browser, "utility", 1)
+    assert [t.split(" ")[0] for t in falling] == ["92.10", "86.10", "84.10", "74.10", "impossible"]
+    assert browser.run("return document.querySelector('#utility th:nth-child(2)').getAttribute('aria-sort')") == "descending"
+    browser.click("#utility th:nth-child(1) button")
+    assert column(browser, "utility", 0)[0] == "DMLDP"
+
+
+def test_words_in_the_filter_leave_the_rows_that_have_them_all(browser, page):
+    browser.open(page)
+    everything = len(column(browser, "records", 3))
+    browser.type("input[data-for='records']", "bcs laplace")
+    assert set(column(browser, "records", 3)) == {"DPFL-BCS"}
+    assert len(column(browser, "records", 3)) == 4 * 3
+    assert browser.run("return document.querySelector(\"output[data-count='records']\").textContent") == f"12 of {everything}"
+    browser.type("input[data-for='records']", " ")
+    assert len(column(browser, "records", 3)) == everything
+
+
+def test_hovering_a_figure_shows_the_values_under_it(browser, page):
+    browser.open(page)
+    browser.hover("#fig-rounds .h:last-child")
+    shown = browser.run("return document.getElementById('tip').hidden ? '' : document.getElementById('tip').textContent")
+    assert shown.startswith("round 20\nFedSGD: 92.10\nDPSGD: 74.10")
+    browser.hover("#fig-who-pays .m")
+    assert "third" in browser.run("return document.getElementById('tip').textContent")
+    browser.hover("h1")
+    assert browser.run("return document.getElementById('tip').hidden") is True
+
+
+def test_light_and_dark_can_be_chosen(browser, page):
+    browser.open(page)
+    colour = "return getComputedStyle(document.body).backgroundColor"
+    browser.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "light"}])
+    browser.run("try { localStorage.clear() } catch {} delete document.documentElement.dataset.theme")
+    light = browser.run(colour)
+    browser.click("#theme")
+    dark = browser.run(colour)
+    assert (light, dark) == ("rgb(250, 250, 248)", "rgb(20, 23, 27)")
+    browser.click("#theme")
+    assert browser.run(colour) == light
+    browser.run("delete document.documentElement.dataset.theme")
+    browser.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    assert browser.run(colour) == dark
+    browser.devtools("Emulation.setEmulatedMedia", features=[])
+
+
+def test_on_a_phone_nothing_sticks_out_sideways(browser, page):
+    browser.devtools("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=2, mobile=True)
+    browser.open(page)
+    wide, shown = browser.run("return [document.scrollingElement.scrollWidth, innerWidth]")
+    small = browser.run("return parseFloat(getComputedStyle(document.querySelector('#utility td')).fontSize)")
+    _keep(browser, "phone")
+    browser.devtools("Emulation.clearDeviceMetricsOverride")
+    assert wide <= shown == 390
+    assert small >= 12
+
+
+def test_the_page_looks_right_to_whoever_keeps_its_pictures(browser, page):
+    browser.devtools("Emulation.setDeviceMetricsOverride", width=1280, height=9000, deviceScaleFactor=1, mobile=False)
+    browser.open(page)
+    wide = browser.run("return [...document.querySelectorAll('.card, .panels svg')].every(e => e.getBoundingClientRect().width > 100)")
+    _keep(browser, "light")
+    browser.click("#theme")
+    _keep(browser, "dark")
+    browser.click("#theme")
+    browser.devtools("Emulation.clearDeviceMetricsOverride")
+    assert wide
+
+
+def test_an_anchor_opens_the_page_at_its_table(browser, page):
+    browser.open(page, "#who-pays")
+    top = "return Math.abs(document.getElementById('who-pays').getBoundingClientRect().top)"
+    for _ in range(30):  # the browser jumps when its layout is done
+        if browser.run(top) < 100:
+            break
+        time.sleep(0.1)
+    assert browser.run(top) < 100
+    assert browser.run("return document.querySelector(':target').id") == "who-pays"
+
+
+def test_the_page_prints_whole(browser, page):
+    browser.open(page)
+    assert browser.call("/print", {"background": True})[:6] == "JVBERi"  # base64 of %PDF-
+    styles = ("return [getComputedStyle(document.querySelector('#records .scroll')).maxHeight, "
+              "getComputedStyle(document.querySelector('nav')).display]")
+    on_screen = browser.run(styles)
+    browser.devtools("Emulation.setEmulatedMedia", media="print")
+    on_paper = browser.run(styles)
+    browser.devtools("Emulation.setEmulatedMedia", media="")
+    assert on_screen[0] != "none"
+    assert on_paper == ["none", "none"]
+
+
+def test_a_hostile_name_is_shown_and_does_not_run(browser, tmp_path):
+    (hostile,) = write_report(hostile_results(), tmp_path, ["html"])
+    browser.open(hostile)
+    for target in ("#utility tbody td", "#fig-rounds .h", "#fig-who-pays .m", "#gaps tbody td:last-child"):
+        browser.hover(target)
+    assert browser.run("return window.hacked === undefined")
+    assert browser.run("return document.querySelector('h1').textContent").startswith(HOSTILE[:90])
+    assert "window.hacked=1" in browser.run("return document.querySelector('#utility').textContent")
+    assert browser.run("return document.scripts.length") == 1
+    assert [entry["message"] for entry in browser.logs("browser")] == []
+    _keep(browser, "hostile")
+
+
+def test_the_policy_of_the_page_stops_a_script_that_got_in_anyhow(browser, page):
+    browser.open(page)
+    browser.run("const s = document.createElement('script'); s.textContent = 'window.hacked = 1'; document.body.append(s);"
+                "const i = new Image(); i.src = 'http://127.0.0.1:9/x.png'; document.body.append(i)")
+    assert browser.run("return window.hacked === undefined")
+    assert any("Content Security Policy" in entry["message"] for entry in browser.logs("browser"))
+
+
+def _keep(browser: Browser, name: str) -> None:
+    """Keep a screenshot where somebody wants to look at it."""
+    folder = os.environ.get("DPFLBENCH_SCREENSHOTS")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / f"{name}.png").write_bytes(browser.screenshot())

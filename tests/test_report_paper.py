@@ -1,0 +1,137 @@
+"""Paper mode: printed figures are the paper's, claims fall when the results say so."""
+
+import pytest
+from record_factory import SUITE, make_results, put
+
+from dpflbench.errors import DpflbenchError
+from dpflbench.records import MSE
+from dpflbench.report.claims import claims
+from dpflbench.report.paper import claim_table, deviations, paper_tables, printed, table_1, table_2
+from dpflbench.report.view import view
+
+ALGORITHMS = ("FedSGD", "DPSGD", "DMLDP", "WeiAvg", "PFA", "PRIVATEFL", "DPFL-BCS", "PRIVATEFL-BCS")
+MECHANISMS = {"privacy.mechanism": ["gaussian", "laplace"]}
+BOTH = {**MECHANISMS, "privacy.epsilon.high": [1, 6], "task.partition.alpha": [0.5, 3.0]}
+
+
+def as_claimed(algorithm, seed, where):
+    """A world in which every claim of the paper that can be tested holds."""
+    laplace = where.get("privacy.mechanism") == "laplace"
+    high, alpha = where.get("privacy.epsilon.high", 3), where.get("task.partition.alpha", 3.0)
+    skew = 5.0 if alpha < 1 else 0.0
+    gain = high / 2 if algorithm in ("DPFL-BCS", "WeiAvg", "PFA") else 0.0
+    level = {"FedSGD": 92.0, "DPSGD": 40.0, "DMLDP": 35.0, "WeiAvg": 60.0, "PFA": 55.0, "PRIVATEFL": 41.0, "DPFL-BCS": 75.0,
+             "PRIVATEFL-BCS": 70.0}[algorithm]
+    if algorithm in ("WeiAvg", "PFA") and alpha < 1:
+        level -= 24.0
+    if laplace:
+        level -= {"FedSGD": 0.0, "DMLDP": 0.0, "PRIVATEFL": 8.0}.get(algorithm, 6.0)
+    return level + gain - skew + seed / 10
+
+
+def verdicts(**options):
+    return [c.verdict for c in claims(view(make_results(**options)))]
+
+
+def test_the_printed_tables_are_complete_and_spot_checks_agree():
+    paper = printed()
+    assert len(paper["claims"]) == 8
+    assert {m: {a: len(v) for a, v in rows.items()} for m, rows in paper["table1"].items()} == {
+        m: {"PRIVATEFL": 5, "PRIVATEFL-BCS": 5} for m in ("gaussian", "laplace")}
+    assert paper["table1"]["gaussian"]["PRIVATEFL-BCS"]["mnist"] == [91.84, 0.53]
+    assert paper["table1"]["laplace"]["PRIVATEFL"]["femnist"] == [5.08, 0.47]
+    assert paper["table2"]["fashion_mnist"]["laplace"] == {"rho_min": 0.962, "gamma": 144.688, "smoothness": 406.756,
+                                                           "strong_convexity": 200.645}
+    assert len(paper["table2"]) == 5
+
+
+def test_nothing_of_the_paper_is_shown_unless_asked_for():
+    assert paper_tables(view(make_results())) == []
+
+
+def test_table_1_stands_beside_ours():
+    results = make_results(("PRIVATEFL", "PRIVATEFL-BCS"), seeds=2, report={"paper": "table1"})
+    tables = paper_tables(view(results))
+    assert [t.key for t in tables] == ["paper-table1", "claims"]
+    assert [[e.text for e in row[1:]] for row in tables[0].rows] == [
+        ["PRIVATEFL", "accuracy (%) ↑", "22.95 ± 0.77", "78.05 ± 0.07", "+55.10"],
+        ["PRIVATEFL-BCS", "accuracy (%) ↑", "91.84 ± 0.53", "85.05 ± 0.07", "−6.79"]]
+    assert "Differs from the paper: task.model: softmax, the paper has mnist_cnn." in tables[0].notes
+
+
+def test_printed_values_stand_only_beside_the_heterogeneity_they_are_for():
+    results = make_results(("PRIVATEFL",), seeds=1, axes={"task.partition.alpha": [0.5, 3.0]}, report={"paper": "table1"})
+    assert [row[0].text for row in table_1(view(results)).rows] == ["alpha 3"]
+
+
+def test_table_2_takes_the_constants_from_the_notes():
+    notes = [{"stage": 1}, {"stage": 2, "rho_min": 1.0, "gamma": 200.0, "smoothness": 5.0, "strong_convexity": 0.2}]
+    table = table_2(view(make_results(("DPFL-BCS",), seeds=2, notes=notes, report={"paper": "table2"})))
+    (row,) = table.rows
+    assert [e.text for e in row[2:]] == ["1.063", "1.000", "1.960", "200.000", "5.514", "5.000", "4.986", "0.200"]
+
+
+def test_a_setting_as_printed_has_no_deviation():
+    suite = SUITE
+    for path, value in {**printed()["settings"]["common"], **printed()["settings"]["mnist"]}.items():
+        suite = put(suite, path, value)
+    v = view(make_results(suite=put(suite, "privacy.clip", {"gaussian": 20, "laplace": 20.0})))
+    assert deviations(v, v.settings[0]) == {}
+    assert any("as printed" in note for note in claim_table(v).notes)
+
+
+def test_an_unknown_table_is_one_clear_line():
+    with pytest.raises(DpflbenchError, match=r"report.paper: 'table9'; allowed: table1, table2"):
+        paper_tables(view(make_results(report={"paper": "table9"})))
+
+
+def test_in_a_world_as_claimed_every_testable_claim_is_held():
+    found = claims(view(make_results(ALGORITHMS, seeds=3, axes=BOTH, utility=as_claimed)))
+    assert [c.verdict for c in found] == ["held"] * 7 + ["not testable"], [c.evidence for c in found]
+
+
+def test_each_claim_falls_when_its_own_results_turn_round():
+    def turned(which):
+        def utility(algorithm, seed, where):
+            value = as_claimed(algorithm, seed, where)
+            laplace = where["privacy.mechanism"] == "laplace"
+            change = {1: 30.0 if algorithm == "WeiAvg" else 0, 2: 20.0 if laplace and algorithm != "FedSGD" else 0,
+                      3: -60.0 if algorithm == "PFA" else 0, 4: 20.0 if algorithm == "PRIVATEFL" and laplace else 0,
+                      5: -50.0 if algorithm == "PRIVATEFL-BCS" else 0,
+                      6: 3.0 * where["privacy.epsilon.high"] if algorithm == "DPSGD" else 0,
+                      7: 12.0 if where["task.partition.alpha"] < 1 else 0}
+            return value + change[which]
+
+        return verdicts(algorithms=ALGORITHMS, seeds=3, axes=BOTH, utility=utility)
+
+    for which in range(1, 8):
+        assert turned(which)[which - 1] == "not held", which
+
+
+def test_without_the_axis_a_claim_about_it_is_not_testable():
+    found = verdicts(algorithms=ALGORITHMS, seeds=3)
+    assert [found[i] for i in (1, 5, 6, 7)] == ["not testable"] * 4
+
+
+def test_pfa_on_resnet_refutes_the_last_claim():
+    suite = put(SUITE, "task.model", {"name": "resnet20"})
+    assert verdicts(algorithms=("PFA",), seeds=1, suite=suite)[7] == "not held"
+
+
+def test_claims_about_errors_go_the_other_way():
+    def utility(algorithm, seed, where):
+        return {"DPSGD": 30.0, "DPFL-BCS": 20.0}[algorithm] + seed
+
+    better = verdicts(algorithms=("DPSGD", "DPFL-BCS"), seeds=2, utility=utility, metric=MSE)
+    assert better[0] == "held"
+    assert verdicts(algorithms=("DPSGD", "DPFL-BCS"), seeds=2, utility=utility)[0] == "not held"
+
+
+def test_the_evidence_says_what_broke_a_claim_and_how_surely():
+    def utility(algorithm, seed, where):
+        return {"DPSGD": 70.0, "WeiAvg": 80.0, "DPFL-BCS": 79.0}[algorithm] + seed / 10
+
+    claim = claims(view(make_results(("DPSGD", "WeiAvg", "DPFL-BCS"), seeds=3, utility=utility)))[0]
+    assert claim.evidence.startswith("1 of 2 comparisons go the claimed way (2 with an interval off zero): "
+                                     "DPFL-BCS against WeiAvg, all: −1.00")
+    assert "9 of the ten panels" in claim.evidence
