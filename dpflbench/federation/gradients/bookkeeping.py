@@ -12,11 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.federation.gradients.layers import Entry, Rows, Slots, conv2d, embedding, layer_norm, linear
+from dpflbench.federation.gradients.entries import Book, Entry, Rows, Slots
+from dpflbench.federation.gradients.layers import conv2d, embedding, layer_norm, linear
 from dpflbench.federation.gradients.normalisation import GroupNorm
 from dpflbench.federation.gradients.pooling import replace_pools
 from dpflbench.interfaces import Layout
 
+Head = Callable[[Tensor], Tensor]  # outputs → gradient by them
 RULES: dict[type[nn.Module], Callable[..., list[Entry]]] = {
     nn.Linear: linear, nn.Conv2d: conv2d, nn.LayerNorm: layer_norm, nn.Embedding: embedding,
 }
@@ -49,9 +51,9 @@ class Bookkeeper:
         self.module = deepcopy(module).requires_grad_(False)
         self.layout = layout
         self._params = dict(self.module.named_parameters())
-        self._entries: list[Entry] = []
+        self._book = Book(None)
         self._sources: list[Tensor] = []  # where backpropagation ends: nothing before needs a gradient
-        self._taps: dict[str, Callable[[Tensor], None]] = {}
+        self._taps: dict[str, tuple[Tensor | None, Callable[[Tensor], None]]] = {}  # a layer's output, what its gradient is for
         starts = {t.name: t.start for t in layout.tensors}
         for name, part in self.module.named_modules():
             if hasattr(part, "inplace"):
@@ -71,44 +73,43 @@ class Bookkeeper:
         for t in self.layout.tensors:
             self._params[t.name].copy_(theta[t.start:t.stop].view(t.shape))
 
-    def run(self, x: Tensor, phi: Tensor | None, head: Callable[[Tensor], Tensor]) -> tuple[list[Entry], Tensor | None]:
-        """What each layer contributes, and the gradient by phi [B, P] if x depends on it; head: outputs → gradient by them."""
-        self._entries, self._sources, self._taps = [], [], {}
-        entries, sources, taps = self._entries, self._sources, self._taps
+    def run(self, book: Book, x: Tensor, phi: Tensor | None, head: Head) -> Tensor | None:
+        """Put what each layer contributes into the book; the gradient by phi [B, P] if x depends on it."""
+        self._book, self._sources, self._taps = book, [], {}
         with torch.enable_grad():
             out = self.module(x)
-            g = head(out.detach())
-            if len(taps) == 1 and phi is None and sources and out is sources[0]:
-                next(iter(taps.values()))(g)  # one layer: its output's gradient is known, autograd would only pass it on
-                return entries, None
-            grads = torch.autograd.grad(out, sources if phi is None else [*sources, phi], g)
-        return entries, None if phi is None else grads[-1]
+            for output, note in self._taps.values():
+                if output is not None:
+                    output.register_hook(note)  # type: ignore[no-untyped-call]
+            wanted = self._sources if phi is None else [*self._sources, phi]
+            grads = torch.autograd.grad(out, wanted, head(out.detach()))
+        self._sources, self._taps = [], {}
+        return None if phi is None else grads[-1]
 
-    def _once(self, name: str, note: Callable[[Tensor], None]) -> None:
+    def _once(self, name: str, output: Tensor | None, note: Callable[[Tensor], None]) -> None:
         if name in self._taps:
             raise DpflbenchError(f"{name}: runs more than once in a forward pass")
-        self._taps[name] = note
+        self._taps[name] = output, note
 
     def _tap(self, name: str, slots: Slots, layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
-        a, entries = args[0].detach(), self._entries
+        a, book = args[0].detach(), self._book
 
         def note(g: Tensor) -> None:
-            entries.extend(RULES[type(layer)](layer, slots, a, g))
+            book.put(RULES[type(layer)](layer, slots, a, g))
 
-        self._once(name, note)
+        self._once(name, output, note)
         if not output.requires_grad:
             output.requires_grad_()
             self._sources.append(output)
-        output.register_hook(note)  # type: ignore[no-untyped-call]
 
     def _group_norm(self, layer: nn.GroupNorm, name: str, slots: Slots, x: Tensor) -> Tensor:
-        entries = self._entries
+        book = self._book
 
         def note(by_weight: Tensor, by_bias: Tensor) -> None:
             rows = {"weight": by_weight, "bias": by_bias}
-            entries.extend(Rows(start, rows[own], tuple(layer.weight.shape)) for own, start in slots.items())
+            book.put([Rows(start, rows[own], tuple(layer.weight.shape)) for own, start in slots.items()])
 
-        self._once(name, lambda _: None)
+        self._once(name, None, lambda _: None)
         if not x.requires_grad:
             x = x.detach().requires_grad_()
             self._sources.append(x)

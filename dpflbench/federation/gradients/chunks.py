@@ -1,8 +1,8 @@
 """Chunks: how the samples of a cohort are cut into pieces that fit the cache or the memory, deterministically."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,8 +14,7 @@ CACHE = 8 << 20  # bytes of inputs and activations a chunk may have on a CPU; fl
 LEAST, MOST = 32, 1 << 14  # samples: below, calls cost more than arithmetic; above, nothing is gained
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """Rows start to stop of the shards, all of one client."""
 
     row: int  # of the client in the cohort
@@ -28,8 +27,13 @@ class Chunk:
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self.pieces = pieces
-        # of one size, for neighbouring rows: one batched product serves all
-        self.even = all(b.row == a.row + 1 and b.stop - b.start == a.stop - a.start for a, b in pairwise(pieces))
+        row, start, stop = pieces[0]
+        size, at = stop - start, start
+        self.even = self.joint = True  # of one size and for neighbouring rows; neighbours in the shards
+        for p in pieces:
+            self.even = self.even and p[0] == row and p[2] - p[1] == size
+            self.joint = self.joint and p[1] == at
+            row, at = row + 1, p[2]
 
     def spans(self) -> Iterator[tuple[int, slice]]:
         """Client row and samples inside the chunk, piece by piece."""
@@ -40,18 +44,25 @@ class Chunk:
 
     def gather(self, x: Tensor) -> Tensor:
         """The chunk's part of the shards; a view where its pieces are neighbours."""
-        if all(a.stop == b.start for a, b in pairwise(self.pieces)):
+        if self.joint:
             return x[self.pieces[0].start:self.pieces[-1].stop]
         return torch.cat([x[p.start:p.stop] for p in self.pieces])
 
     def spread(self, values: Tensor) -> Tensor:
         """Each client's row [K, ...] at each of its samples [B, ...]."""
-        n, p = len(self.pieces), self.pieces[0]
+        n, (row, start, stop) = len(self.pieces), self.pieces[0]
         if self.even:
-            each = values[p.row:p.row + n].unsqueeze(1).expand(n, p.stop - p.start, *values.shape[1:])
-            return each.flatten(0, 1)
+            return values[row:row + n].unsqueeze(1).expand(n, stop - start, *values.shape[1:]).flatten(0, 1)
         rows = np.repeat([p.row for p in self.pieces], [p.stop - p.start for p in self.pieces])
         return values[torch.from_numpy(rows).to(values.device, non_blocking=True)]
+
+    def scale_(self, values: Tensor, by: Tensor) -> Tensor:
+        """Multiply the samples' values [B] by their clients' [K], in place."""
+        n, row = len(self.pieces), self.pieces[0].row
+        if self.even:
+            values.view(n, -1).mul_(by[row:row + n, None])
+            return values
+        return values.mul_(self.spread(by))
 
 
 def cut(offsets: Ints, clients: Ints, size: int) -> list[Chunk]:
@@ -60,21 +71,25 @@ def cut(offsets: Ints, clients: Ints, size: int) -> list[Chunk]:
     A client with more samples is cut evenly into chunks of its own; smaller ones are packed together. Every chunk of a large client
     then has one owner, and its sum is a plain product.
     """
+    starts, stops = offsets[clients].tolist(), offsets[clients + 1].tolist()
+    pieces = [Piece(row, start, stop) for row, (start, stop) in enumerate(zip(starts, stops, strict=True)) if stop > start]
+    if sum(stops) - sum(starts) <= size:
+        return [Chunk(pieces)] if pieces else []
     chunks: list[Chunk] = []
     small: list[Piece] = []
     filled = 0
-    for row, client in enumerate(clients):
-        start, stop = int(offsets[client]), int(offsets[client + 1])
+    for piece in pieces:
+        row, start, stop = piece
         if stop - start > size:
             n = -(-(stop - start) // size)
             edges = [start + (stop - start) * i // n for i in range(n + 1)]
             chunks += [Chunk([Piece(row, a, b)]) for a, b in pairwise(edges)]
-        elif stop > start:
-            if filled + stop - start > size:
-                chunks.append(Chunk(small))
-                small, filled = [], 0
-            small.append(Piece(row, start, stop))
-            filled += stop - start
+            continue
+        if filled + stop - start > size:
+            chunks.append(Chunk(small))
+            small, filled = [], 0
+        small.append(piece)
+        filled += stop - start
     return [*chunks, Chunk(small)] if small else chunks
 
 

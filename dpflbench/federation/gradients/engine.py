@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from dpflbench.errors import DpflbenchError
+from dpflbench.federation.gradients.affine import InputNorms, as_affine
 from dpflbench.federation.gradients.bookkeeping import Bookkeeper, obstacle
 from dpflbench.federation.gradients.chunks import Chunk, as_input, cut, fitting
+from dpflbench.federation.gradients.entries import Book, Outer, Rows
 from dpflbench.federation.gradients.functional import Functional
-from dpflbench.federation.gradients.layers import Entry, Rows
 from dpflbench.federation.gradients.layout import layout_of, unflatten
 from dpflbench.federation.gradients.objective import Objective
 from dpflbench.federation.gradients.rehearsal import rehearse, sample_bytes
@@ -54,16 +55,19 @@ class Engine:
         why = "normalisation is personal" if self._functional.local else obstacle(module)
         self._books = None if why else Bookkeeper(module, self.layout)
         self.path = f"torch.func: {why}" if why else "bookkeeping"
+        self._affine = as_affine(module, self.layout) if self._books and not phi_dim else None
+        self._norms: InputNorms | None = None
         self._rehearsed = False
 
     def clipped_sums(self, theta: Tensor, phi: Tensor, shards: Shards, clients: Ints, clip_norm: Tensor | None,
                      loss_bound: float | None = None) -> Sums:
         """Sums of per-sample gradients clipped to clip_norm [K] jointly over (theta, phi); None: not clipped."""
         _check(theta, phi, shards.x, shards.y, *([] if clip_norm is None else [clip_norm]))
+        bound = None if clip_norm is None else clip_norm * (1.0 - MARGIN)
         size = self._prepare(theta, shards)
         while True:
             try:
-                return self._pass(theta, phi, shards, cut(shards.offsets, clients, size), clip_norm, loss_bound)
+                return self._pass(theta, phi, shards, clients, bound, loss_bound, size)
             except torch.OutOfMemoryError:
                 if size == 1:
                     raise
@@ -89,36 +93,49 @@ class Engine:
         if self._books and not self._rehearsed:
             self._rehearsed = True
             if why := rehearse(self._module, self.layout, self._objective, theta, shards.x):
-                self._books, self.path = None, f"torch.func: {why}"
+                self._books = self._affine = None
+                self.path = f"torch.func: {why}"
         if self.chunk is None:
             rows = 0 if self._books else self.layout.dim
             self.chunk = fitting(sample_bytes(self._module, shards.x) + 4 * rows, theta.device)
+        if self._affine and not (self._norms and self._norms.current(shards, self.clip_order)):
+            self._norms = InputNorms(shards, self.clip_order)
         return self.chunk
 
-    def _pass(self, theta: Tensor, phi: Tensor, shards: Shards, chunks: list[Chunk], clip_norm: Tensor | None,
-              loss_bound: float | None) -> Sums:
-        dim = self.layout.dim
-        sums = theta.new_zeros(len(phi), dim + self.phi_dim)
-        losses = None if loss_bound is None else theta.new_zeros(len(phi), 1)
-        if self._books:
+    def _pass(self, theta: Tensor, phi: Tensor, shards: Shards, clients: Ints, bound: Tensor | None,
+              loss_bound: float | None, size: int) -> Sums:
+        dim, order = self.layout.dim, None if bound is None else self.clip_order
+        sums = theta.new_zeros(len(clients), dim + self.phi_dim)
+        losses = None if loss_bound is None else theta.new_zeros(len(clients), 1)
+        known = self._norms.see(clients, size) if self._norms and order else None
+        if self._books and not self._affine:
             self._books.load(theta)
-        for chunk in chunks:
+        for chunk in cut(shards.offsets, clients, size):
             x, y = as_input(chunk.gather(shards.x)), chunk.gather(shards.y)
-            entries, out = self._entries(theta, chunk.spread(phi), x, y)
-            factor = None if clip_norm is None else self._factor(entries, chunk.spread(clip_norm))
-            for entry in entries:
-                entry.add(sums, chunk, factor)
+            book = Book(order)
+            if self._affine:
+                x = x.flatten(1)
+                out = self._affine.outputs_of(theta, x)
+                norms = None if known is None else chunk.gather(known)
+                book.put([Outer(self._affine.slots, x, self._objective.gradient(out, y), norms)])
+            else:
+                out = self._noted(book, theta, chunk.spread(phi), x, y)
+            book.close()
+            factor = None if bound is None or book.norm is None else self._factor(book.norm, bound, chunk)
+            for entry in book.entries:
+                entry.add(sums, chunk, x.new_ones(len(x)) if factor is None else factor)
             if losses is not None:
                 loss = self._objective.losses(out, y).clamp(0.0, loss_bound)
-                Rows(0, loss[:, None], (1,)).add(losses, chunk, None)
+                Rows(0, loss[:, None], (1,)).add(losses, chunk, torch.ones_like(loss))
         return Sums(sums[:, :dim], sums[:, dim:], None if losses is None else losses[:, 0])
 
-    def _entries(self, theta: Tensor, phi: Tensor, x: Tensor, y: Tensor) -> tuple[list[Entry], Tensor]:
-        """What the samples contribute, and the model's outputs."""
+    def _noted(self, book: Book, theta: Tensor, phi: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Put what the samples contribute into the book; the model's outputs."""
         if self._books is None:
             self._module.to(theta.device)
             by_theta, by_phi, out = self._functional.gradients(unflatten(theta, self.layout), phi, x, y)
-            return [Rows(0, by_theta, (self.layout.dim,)), *self._rows_of_phi(by_phi)], out
+            book.put([Rows(0, by_theta, (self.layout.dim,)), *self._rows_of_phi(by_phi)])
+            return out
         outs: list[Tensor] = []
 
         def head(out: Tensor) -> Tensor:
@@ -126,26 +143,23 @@ class Engine:
             return self._objective.gradient(out, y)
 
         if not self.phi_dim:
-            entries, _ = self._books.run(x, None, head)
-            return entries, outs[0]
+            self._books.run(book, x, None, head)
+            return outs[0]
         with torch.enable_grad():
             leaf = phi.detach().requires_grad_()
-            entries, by_leaf = self._books.run(self.transform.apply(leaf, x), leaf, head)
-        return [*entries, *self._rows_of_phi(by_leaf)], outs[0]
+            by_leaf = self._books.run(book, self.transform.apply(leaf, x), leaf, head)
+        book.put(self._rows_of_phi(by_leaf))
+        return outs[0]
 
-    def _rows_of_phi(self, by_phi: Tensor | None) -> list[Entry]:
+    def _rows_of_phi(self, by_phi: Tensor | None) -> list[Rows]:
         return [Rows(self.layout.dim, by_phi, (self.phi_dim,))] if by_phi is not None and self.phi_dim else []
 
-    def _factor(self, entries: list[Entry], bound: Tensor) -> Tensor:
-        """min(1, bound / norm) by sample [B]."""
-        norm = entries[0].norm(self.clip_order)
-        for entry in entries[1:]:
-            norm += entry.norm(self.clip_order)
-        norm = norm.sqrt_() if self.clip_order == 2 else norm
-        return torch.div(bound, norm.mul_(1.0 + MARGIN)).clamp_(max=1.0)
+    def _factor(self, norm: Tensor, bound: Tensor, chunk: Chunk) -> Tensor:
+        """min(1, bound / norm) by sample [B]; 1 where the norm is 0."""
+        return chunk.scale_(norm.rsqrt_() if self.clip_order == 2 else norm.reciprocal_(), bound).clamp_(max=1.0)
 
 
 def _check(first: Tensor, *others: Tensor) -> None:
-    devices = {str(t.device) for t in (first, *others)}
-    if len(devices) > 1:
-        raise DpflbenchError(f"engine: tensors on {', '.join(sorted(devices))}; all must be on one device")
+    for t in others:
+        if t.device != first.device:
+            raise DpflbenchError(f"engine: tensors on {first.device} and {t.device}; all must be on one device")

@@ -1,138 +1,15 @@
-"""What each kind of layer contributes: the norm of every sample's gradient, and the clipped sum by client.
+"""What each kind of layer contributes to a chunk's book.
 
-`a` is what went into the layer and `g` the gradient by what came out, [B, ...] each. A Linear layer's gradient is the outer product
-of the two, so its norm factorises, in L1 as in L2, and the sum is one product. Other layers form the per-sample gradients of one
-chunk, which give norm and sum without computing anything twice.
+`a` is what went into the layer and `g` the gradient by what came out, [B, ...] each. Which way a layer goes depends on its shape and
+the kind of device alone, never on a measurement during the run: the same run gives the same bits.
 """
 
-from dataclasses import dataclass
-from typing import Protocol
+from math import prod
 
 import torch
 from torch import Tensor, nn
 
-from dpflbench.federation.gradients.chunks import Chunk
-
-Slots = dict[str, int]  # a trainable tensor of the layer → where it starts in theta
-
-
-class Entry(Protocol):
-    """The gradients of some tensors of theta, one a sample, in whatever form is cheap."""
-
-    def norm(self, order: int) -> Tensor:
-        """Sum of absolute values (order 1) or of squares (order 2) by sample [B]."""
-        ...
-
-    def add(self, sums: Tensor, chunk: Chunk, factor: Tensor | None) -> None:
-        """Add the gradients, times each sample's factor [B], to their clients' rows of sums [K, ...]."""
-        ...
-
-
-def row_norm(rows: Tensor, order: int) -> Tensor:
-    """Sum of absolute values or of squares over the last axis, by the fastest of torch's ways."""
-    if order == 2:
-        norms: Tensor = torch.linalg.vector_norm(rows, dim=-1)
-        return norms.square_()
-    return rows.abs() @ rows.new_ones(rows.shape[-1])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """Per-sample gradients of one tensor, [B, d]; or [S, B, d] when its kernel rows come separately.
-
-    `kernel` (S, outputs, inputs, rest) is the shape in which a convolution's sum comes, to be turned into the weight's (outputs,
-    inputs, S, rest); channels beyond the weight's own are padding.
-    """
-
-    start: int
-    values: Tensor
-    shape: tuple[int, ...]  # of the tensor
-    kernel: tuple[int, ...] | None = None
-
-    def norm(self, order: int) -> Tensor:
-        """Σ|v| or Σv² by sample; padding is 0."""
-        norms = row_norm(self.values, order)
-        return norms if norms.ndim == 1 else norms.sum(0)
-
-    def add(self, sums: Tensor, chunk: Chunk, factor: Tensor | None) -> None:
-        """factor @ values, by client."""
-        if factor is None:
-            factor = self.values.new_ones(self.values.shape[-2])
-        for row, span in chunk.spans():
-            total = torch.matmul(factor[None, span], self.values[..., span, :])
-            stop = self.start + _numel(self.shape)
-            sums[row, self.start:stop] += self._arranged(total)
-
-    def _arranged(self, total: Tensor) -> Tensor:
-        if self.kernel is None:
-            return total.view(-1)
-        s, o, i, rest = self.kernel
-        weight = total.view(s, o, i, rest).permute(1, 2, 0, 3)
-        return weight[:self.shape[0], :self.shape[1]].reshape(-1)
-
-
-def _numel(shape: tuple[int, ...]) -> int:
-    n = 1
-    for s in shape:
-        n *= s
-    return n
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Outer:
-    """Per-sample gradients g ⊗ a of a Linear layer's weight and g of its bias, never formed."""
-
-    slots: Slots
-    a: Tensor  # [B, inputs]
-    g: Tensor  # [B, outputs]
-
-    def norm(self, order: int) -> Tensor:
-        """‖g‖₁·(‖a‖₁ + 1), or ‖g‖²·(‖a‖² + 1), by sample; the 1 is the bias."""
-        inner = row_norm(self.a, order) if "weight" in self.slots else self.a.new_zeros(len(self.a))
-        if "bias" in self.slots:
-            inner += 1.0
-        return inner.mul_(row_norm(self.g, order))
-
-    def add(self, sums: Tensor, chunk: Chunk, factor: Tensor | None) -> None:
-        """gᵀa and Σg of the factor-weighted g, by client."""
-        g = self.g if factor is None else self.g * factor[:, None]
-        if chunk.even and len(chunk.pieces) > 1:
-            n, first = len(chunk.pieces), chunk.pieces[0].row
-            self._into(sums[first:first + n], g.view(n, -1, g.shape[1]), self.a.reshape(n, -1, self.a.shape[1]))
-            return
-        for row, span in chunk.spans():
-            self._into(sums[row:row + 1], g[None, span], self.a[None, span])
-
-    def _into(self, sums: Tensor, g: Tensor, a: Tensor) -> None:
-        if "weight" in self.slots:
-            start, size = self.slots["weight"], g.shape[2] * a.shape[2]
-            sums[:, start:start + size] += torch.bmm(g.transpose(1, 2), a).flatten(1)
-        if "bias" in self.slots:
-            start = self.slots["bias"]
-            sums[:, start:start + g.shape[2]] += g.sum(1)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scattered:
-    """Per-sample gradients of an embedding: rows g of the tokens a, equal tokens added up."""
-
-    start: int
-    shape: tuple[int, int]
-    a: Tensor  # [B, T]
-    g: Tensor  # [B, T, E]
-
-    def norm(self, order: int) -> Tensor:
-        """Each token's total gradient enters once, though every position of that token carries it."""
-        same = (self.a[:, :, None] == self.a[:, None, :]).to(self.g.dtype)
-        total = torch.bmm(same, self.g)
-        return (row_norm(total, order) / same.sum(2)).sum(1)
-
-    def add(self, sums: Tensor, chunk: Chunk, factor: Tensor | None) -> None:
-        """The factor-weighted rows at their tokens, by client."""
-        g = self.g if factor is None else self.g * factor[:, None, None]
-        for row, span in chunk.spans():
-            into = sums[row, self.start:self.start + self.shape[0] * self.shape[1]].view(self.shape)
-            into.index_add_(0, self.a[span].reshape(-1), g[span].flatten(0, 1))
+from dpflbench.federation.gradients.entries import Entry, Outer, Rows, Scattered, Slots
 
 
 def linear(layer: nn.Linear, slots: Slots, a: Tensor, g: Tensor) -> list[Entry]:
@@ -149,10 +26,7 @@ def linear(layer: nn.Linear, slots: Slots, a: Tensor, g: Tensor) -> list[Entry]:
 
 
 def conv2d(layer: nn.Conv2d, slots: Slots, a: Tensor, g: Tensor) -> list[Entry]:
-    """Weight gradients by `by_kernel_rows` where few channels come in, else by `by_groups`; bias gradients are sums over the map.
-
-    Which way depends on the layer's shape and the kind of device alone, so that the same run gives the same bits.
-    """
+    """Weight gradients by `by_kernel_rows` where few channels come in, else by `by_groups`; bias gradients are sums over the map."""
     entries: list[Entry] = []
     if "weight" in slots:
         if isinstance(layer.padding, str):
@@ -210,9 +84,9 @@ def layer_norm(layer: nn.LayerNorm, slots: Slots, a: Tensor, g: Tensor) -> list[
     shape = tuple(layer.normalized_shape)
     if "weight" in slots:
         normal = nn.functional.layer_norm(a, layer.normalized_shape, eps=layer.eps)
-        entries.append(Rows(slots["weight"], (g * normal).reshape(len(g), -1, _numel(shape)).sum(1), shape))
+        entries.append(Rows(slots["weight"], (g * normal).reshape(len(g), -1, prod(shape)).sum(1), shape))
     if "bias" in slots:
-        entries.append(Rows(slots["bias"], g.reshape(len(g), -1, _numel(shape)).sum(1), shape))
+        entries.append(Rows(slots["bias"], g.reshape(len(g), -1, prod(shape)).sum(1), shape))
     return entries
 
 

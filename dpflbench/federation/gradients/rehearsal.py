@@ -8,14 +8,15 @@ from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients.bookkeeping import Bookkeeper
 from dpflbench.federation.gradients.chunks import Chunk, Piece, as_input
-from dpflbench.federation.gradients.functional import Functional
+from dpflbench.federation.gradients.entries import Book
 from dpflbench.federation.gradients.layout import unflatten
 from dpflbench.federation.gradients.objective import Objective
-from dpflbench.interfaces import IDENTITY, Layout
+from dpflbench.interfaces import Layout
 
 SAMPLES = 3
 TOLERANCE = 1e-8
@@ -32,36 +33,48 @@ def made_up(module: nn.Module, like: Tensor, samples: int, dtype: torch.dtype) -
 
 
 def rehearse(module: nn.Module, layout: Layout, objective: Objective, theta: Tensor, like: Tensor) -> str:
-    """Why book-keeping does not serve a module; empty if its gradients and norms are those of torch.func."""
+    """Why book-keeping does not serve a module; empty if its gradients and norms are those of autograd, sample by sample."""
     module = deepcopy(module).to("cpu", torch.float64)
     x, y = made_up(module, like, SAMPLES, torch.float64), torch.zeros(SAMPLES, dtype=torch.int64)
     theta = theta.detach().to("cpu", torch.float64)
     theta = theta + 0.05 * torch.randn(theta.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    phi = theta.new_zeros(SAMPLES, 0)
-    oracle = Functional(module, layout, objective.losses, IDENTITY, 0)
-    try:
-        expected, _, outputs = oracle.gradients(unflatten(theta, layout), phi, x, y)
-    except (RuntimeError, ValueError) as e:
-        raise DpflbenchError(f"{type(module).__name__}: torch.func cannot treat it sample by sample: {_line(e)}") from None
-    with torch.no_grad():
-        together = oracle.outputs(unflatten(theta, layout), None, x)
-    if not torch.allclose(together, outputs, rtol=TOLERANCE, atol=TOLERANCE):
+    expected, alone, together = _one_by_one(module, layout, objective, theta, x, y)
+    if not _close(alone, together):
         raise DpflbenchError(f"{type(module).__name__}: a sample's output depends on others in its batch; each must stand alone")
-    books = Bookkeeper(module, layout)
-    try:
-        with torch.no_grad():
-            books.load(theta)
-        entries, _ = books.run(x, None, lambda out: objective.gradient(out, y))
-    except (RuntimeError, DpflbenchError) as e:
-        return _line(e)
     found = theta.new_zeros(SAMPLES, layout.dim)
-    for entry in entries:
-        entry.add(found, Chunk([Piece(i, i, i + 1) for i in range(SAMPLES)]), None)
-    norms = [torch.stack([e.norm(order) for e in entries]).sum(0) for order in (1, 2)]
-    true = [expected.abs().sum(1), expected.square().sum(1)]
-    same = all(torch.allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE)
-               for a, b in zip([found, *norms], [expected, *true], strict=True))
-    return "" if same else "the rules miss a part of its gradient"
+    for order, norm in ((1, expected.abs().sum(1)), (2, expected.square().sum(1))):
+        books, book = Bookkeeper(module, layout), Book(order)
+        try:
+            books.load(theta)
+            books.run(book, x, None, lambda out: objective.gradient(out, y))
+        except (RuntimeError, DpflbenchError) as e:
+            return _line(e)
+        book.close()
+        if book.norm is None or not _close(book.norm, norm):
+            return "the rules miss a part of its gradient"
+        for entry in book.entries:
+            entry.add(found, Chunk([Piece(i, i, i + 1) for i in range(SAMPLES)]), theta.new_ones(SAMPLES))
+    return "" if _close(found, 2.0 * expected) else "the rules miss a part of its gradient"
+
+
+def _one_by_one(module: nn.Module, layout: Layout, objective: Objective, theta: Tensor, x: Tensor,
+                y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients [B, D] and outputs of samples that run alone, and the outputs of the batch."""
+    params = {name: p.detach().requires_grad_() for name, p in unflatten(theta, layout).items()}
+    gradients, outputs = [], []
+    with torch.enable_grad():
+        for i in range(len(x)):
+            out = functional_call(module, params, (x[i:i + 1],))
+            by = torch.autograd.grad(objective.losses(out, y[i:i + 1]).sum(), list(params.values()), allow_unused=True,
+                                     materialize_grads=True)
+            gradients.append(torch.cat([g.reshape(-1) for g in by]))
+            outputs.append(out.detach())
+        together: Tensor = functional_call(module, params, (x,))
+    return torch.stack(gradients), torch.cat(outputs), together.detach()
+
+
+def _close(a: Tensor, b: Tensor) -> bool:
+    return torch.allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def sample_bytes(module: nn.Module, like: Tensor) -> int:
