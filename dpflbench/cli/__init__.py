@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dpflbench import __version__
-from dpflbench.cli import check, clean, compare, data, list_parts, new_plugin, plan, report, run, status, verify
+from dpflbench.cli import account, audit, check, clean, compare, data, list_parts, new_plugin, plan, report, run, status, verify
 from dpflbench.cli.output import printable
 from dpflbench.errors import DpflbenchError
 
@@ -36,6 +36,8 @@ app.command("plan")(plan.plan)
 app.command("list")(list_parts.list_parts)
 app.command("report")(report.report)
 app.command("verify")(verify.verify)
+app.command("audit")(audit.audit)
+app.add_typer(account.app, name="account")
 app.command("check")(check.check)
 app.command("compare")(compare.compare)
 app.command("new-plugin")(new_plugin.new_plugin)
