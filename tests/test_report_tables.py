@@ -179,6 +179,13 @@ def test_disqualified_failed_and_missing_runs_are_three_different_things():
     assert "disqualified / failed / not run" in summary_table(results)
 
 
+def test_an_unreadable_record_is_not_a_run_still_to_come():
+    results = make_results(("WeiAvg",), seeds=1)
+    (run,) = results.records
+    v = view(Results(results.manifest, {}, (f"somewhere/records/{run}.json: truncated",)))
+    assert [(row[3].text, row[4].text) for row in gap_table(v).rows] == [("unreadable", f"somewhere/records/{run}.json: truncated")]
+
+
 def test_a_complete_suite_has_no_gap_table():
     assert gap_table(view(make_results())) is None
 
@@ -377,6 +384,18 @@ def test_csv_has_full_numbers_and_no_formula(tmp_path):
 def test_markdown_has_bold_marks_and_notes():
     table = Table("k", "T", ("a", "b\nc"), ((Entry("x"), Entry("1", 1.0, bold=True, mark="≈")),), notes=("n",))
     assert as_markdown(table).splitlines() == ["## T", "", "| a | b, c |", "| --- | ---: |", "| x | **1** ≈ |", "", "- n"]
+
+
+def test_markdown_shows_the_figures_that_lie_beside_it(tmp_path):
+    report = Report(view(make_results(seeds=1)))
+    assert "![Utility by round](figures/rounds.png)" in markdown_report(report, figures=True)
+    assert "figures/" not in markdown_report(report)
+
+
+def test_long_captions_are_whole_in_every_form():
+    table = who_pays_table(view(make_results(seeds=1)))
+    for text in (as_text(table), as_markdown(table)):
+        assert "of the private runs with the same seed." in text
 
 
 def test_a_wide_table_is_split_for_the_terminal_with_its_row_names():

@@ -30,7 +30,7 @@ LATEX = {
     "”": "''"}
 
 
-def clean(text: object, limit: int = 400) -> str:
+def clean(text: object, limit: int = 1000) -> str:
     """One line of printable text: control, format and separator characters become visible escapes, length is bounded."""
     out = []
     for char in str(text).replace("\r\n", " ").replace("\n", " ").replace("\t", " "):

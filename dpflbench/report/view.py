@@ -52,7 +52,7 @@ class Outcome:
     """What became of one cell."""
 
     seed: int
-    status: str  # done, diverged, disqualified, failed, impossible, not run, not measured
+    status: str  # done, diverged, disqualified, failed, impossible, not run, not measured, unreadable
     reason: str
     run: str | None
     record: Record | None
@@ -203,11 +203,14 @@ def options(suite: Mapping[str, Any], axes: Sequence[str]) -> Options:
     return Options(rows, columns, panels, VALUES[value], _texts(asked.get("baseline"), ["DPSGD", "DMLDP"]), asked.get("paper"))
 
 
-def _outcome(cell: Cell, records: Mapping[str, Record], value: str) -> Outcome:
+def _outcome(cell: Cell, results: Results, value: str) -> Outcome:
     if cell.run is None:
         return Outcome(cell.seed, "impossible", cell.reason or "no reason given", None, None, math.nan)
-    record = records.get(cell.run)
+    record = results.records.get(cell.run)
     if record is None:
+        complaint = next((p for p in results.problems if f"{cell.run}.json" in p), None)
+        if complaint is not None:
+            return Outcome(cell.seed, "unreadable", complaint, cell.run, None, math.nan)
         return Outcome(cell.seed, "not run", "there is no record yet", cell.run, None, math.nan)
     if record.status != "done":
         return Outcome(cell.seed, record.status, record.reason or "no reason given", cell.run, record, math.nan)
@@ -234,7 +237,7 @@ def view(results: Results) -> View:
     for cell in manifest.cells:
         key = coordinate_key(cell.coordinates)
         settings.setdefault(key, Setting(key, {a: cell.coordinates[a] for a in axes if a in cell.coordinates}))
-        outcomes.setdefault((key, cell.algorithm), {})[cell.seed] = _outcome(cell, results.records, opts.value)
+        outcomes.setdefault((key, cell.algorithm), {})[cell.seed] = _outcome(cell, results, opts.value)
     public = {name for (_, name), by_seed in outcomes.items() for o in by_seed.values()
               if o.record is not None and not o.record.private}
     groups = {place: Group(settings[place[0]], place[1], tuple(by_seed[s] for s in sorted(by_seed)), place[1] not in public)

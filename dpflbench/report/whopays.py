@@ -32,7 +32,7 @@ class Payment:
     worst_decile: float
     share: tuple[float, float, float]  # of all participations, in %
     seeds: int
-    by_seed: Floats  # [seeds, 3] utility of the thirds
+    spread: tuple[float, float, float]  # standard deviation of the thirds' utility over seeds; NaN below two
 
 
 def tiers(epsilon: Floats, delta: Floats) -> list[NDArray[np.int64]]:
@@ -85,6 +85,10 @@ def _one(view: View, group: Group, outcome: Outcome) -> tuple[list[float], float
     return [_pooled(utility[part], weight[part]) for part in parts], worst, share
 
 
+def _three(values: Floats) -> tuple[float, float, float]:
+    return float(values[0]), float(values[1]), float(values[2])
+
+
 def payments(view: View) -> list[Payment]:
     """Every group whose clients were measured."""
     out = []
@@ -92,11 +96,12 @@ def payments(view: View) -> list[Payment]:
         for group in view.in_setting(setting):
             found = [one for o in group.outcomes if o.status == "done" and (one := _one(view, group, o)) is not None]
             if found:
-                by_seed = np.array([utility for utility, _, _ in found])
-                u, s = by_seed.mean(axis=0), np.array([share for _, _, share in found]).mean(axis=0)
+                by_seed = np.array([utility for utility, _, _ in found])  # [seeds, 3]
+                share = np.array([share for _, _, share in found]).mean(axis=0)
+                spread = by_seed.std(axis=0, ddof=1) if len(found) > 1 else np.full(3, math.nan)
                 worst = float(np.mean([w for _, w, _ in found]))
-                out.append(Payment(setting, group.algorithm, group.private, (float(u[0]), float(u[1]), float(u[2])), worst,
-                                   (float(s[0]), float(s[1]), float(s[2])), len(found), by_seed))
+                out.append(Payment(setting, group.algorithm, group.private, _three(by_seed.mean(axis=0)), worst, _three(share),
+                                   len(found), _three(spread)))
     return out
 
 
@@ -110,7 +115,8 @@ def who_pays_table(view: View) -> Table | None:
         gap = p.utility[2] - p.utility[0]
         rows.append((entry(labels.coordinates(p.setting.coordinates) or "all"),
                      entry(p.algorithm, mark="" if p.private else "(not private)"),
-                     *(entry(labels.number(u), u) for u in p.utility), entry(labels.signed(gap), gap),
+                     *(entry(labels.number(u), u, hint=f"± {labels.number(s)} over {p.seeds} seeds" if p.seeds > 1 else "")
+                       for u, s in zip(p.utility, p.spread, strict=True)), entry(labels.signed(gap), gap),
                      entry(labels.number(p.worst_decile), p.worst_decile),
                      *(entry(f"{labels.number(x, 0)} %", x) for x in p.share)))
     which = "shared model" if view.options.value in SHARED else "own model"

@@ -15,6 +15,7 @@ from dpflbench.report.charts import all_charts
 from dpflbench.report.comparison import winner_sentence
 from dpflbench.report.evidence import best_round_table, difference_table, gap_table
 from dpflbench.report.export import cells_csv, summary_csv, write_parquet
+from dpflbench.report.figures import Drawing, figure_path
 from dpflbench.report.latex import latex_report
 from dpflbench.report.paper import paper_tables
 from dpflbench.report.table import Table, as_markdown, as_text
@@ -30,6 +31,7 @@ class Report:
     """All tables and charts of some results, each made once."""
 
     view: View
+    pictures: bool = False  # whether PNG figures will lie beside it
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -54,14 +56,18 @@ def summary_table(results: Results) -> str:
     return "\n\n".join([*parts, winner_sentence(v)]) + "\n"
 
 
-def markdown_report(report: Report) -> str:
-    """The whole report as one Markdown text."""
+def markdown_report(report: Report, figures: bool = False) -> str:
+    """The whole report as one Markdown text, with the PNG figures beside it if there are any."""
     head = f"# {labels.markdown(report.view.name)}\n\n{labels.markdown(winner_sentence(report.view))}\n"
-    return "\n".join([head, *(as_markdown(table) for table in report.tables)])
+    pictures = [f"## {labels.markdown(chart.title)}\n\n![{labels.markdown(chart.title)}]({figure_path(chart, Path('figures'), 'png')})\n\n"
+                f"{labels.markdown(chart.caption)}\n" for chart in report.charts if figures]
+    tables = [as_markdown(table) for table in report.tables]
+    utility = sum(table.key.startswith("utility") for table in report.tables)
+    return "\n".join([head, *tables[:utility], *pictures, *tables[utility:]])
 
 
 def _markdown(report: Report, out: Path) -> list[Path]:
-    write_atomically(out / "report.md", markdown_report(report))
+    write_atomically(out / "report.md", markdown_report(report, figures=report.pictures))
     return [out / "report.md"]
 
 
@@ -101,13 +107,11 @@ def check_formats(formats: Sequence[str]) -> None:
 def write_report(results: Results, out: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
     """Write a report in the given formats; returns the files, the one to read first at the front."""
     check_formats(formats)
-    report = Report(view(results))
+    report = Report(view(results), "png" in formats)
     out.mkdir(parents=True, exist_ok=True)
     kinds = [kind for kind in ("png", "pdf") if kind in formats]
     if not kinds:
         return [path for name in WRITERS if name in formats for path in WRITERS[name](report, out)]
-    from dpflbench.report.figures import Drawing
-
     drawing = Drawing(report.charts, report.view.algorithms, out / "figures", kinds)  # begins beside what follows
     paths = [path for name in WRITERS if name in formats for path in WRITERS[name](report, out)]
     return paths + drawing.finish()
