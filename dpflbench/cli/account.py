@@ -35,8 +35,8 @@ def laplace(scale: Annotated[float, typer.Option(help="Scale b of the noise; its
 
 
 @app.command("paper-bcs")
-def paper_bcs(epsilon: Annotated[float, typer.Option(help="The epsilon a client is promised.")], delta: Delta,
-              uses: Annotated[float, typer.Option(help="Planned participations T_n, in the paper maybe a fraction.")]) -> None:
+def paper_bcs(epsilon: Annotated[float, typer.Option(help="The epsilon a client is promised.")] = 3.0, delta: Delta = 1e-5,
+              uses: Annotated[float, typer.Option(help="Planned participations T_n, in the paper maybe a fraction.")] = 40.0) -> None:
     """DPFL-BCS as printed: Lemma 1 with c2 = 1 and the linear split of Algorithm 2."""
     from dpflbench.privacy import account
 
@@ -44,9 +44,9 @@ def paper_bcs(epsilon: Annotated[float, typer.Option(help="The epsilon a client 
 
 
 @app.command("pfa-formula")
-def pfa_formula(epsilon: Annotated[float, typer.Option(help="The epsilon the formula is asked for.")],
-                n_examples: Annotated[int, typer.Option(help="Examples of the client.", min=1)],
-                batch: Annotated[int, typer.Option(help="Examples in a minibatch.", min=1)],
+def pfa_formula(epsilon: Annotated[float, typer.Option(help="The epsilon the formula is asked for.")] = 10.0,
+                n_examples: Annotated[int, typer.Option(help="Examples of the client.", min=1)] = 6000,
+                batch: Annotated[int, typer.Option(help="Examples in a minibatch.", min=1)] = 4,
                 delta: Delta = 1e-5,
                 steps: Annotated[int, typer.Option(help="Local steps over the whole training.", min=1)] = 8000) -> None:
     """The closed form of the PFA reference code against an accountant."""
