@@ -45,6 +45,27 @@ def test_another_digest_or_preprocessing_is_another_file(own_folder):
     assert len(list(own_folder.glob("*.pt"))) == 3
 
 
+def test_a_loader_that_was_changed_does_not_find_what_it_made_before(own_folder, monkeypatch):
+    build = Counted()
+    cache.cached("digits", {}, build)
+    monkeypatch.setattr(cache, "source", lambda thing: "edited")
+    cache.cached("digits", {}, build)
+    assert build.calls == 2
+
+
+def test_the_source_of_a_function_and_of_an_object_is_their_files():
+    import hashlib
+    from pathlib import Path
+
+    mine = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    assert cache.source(Counted()) == cache.source(own_folder_path) == mine
+    assert cache.source(print) == "builtins"
+
+
+def own_folder_path():
+    pass
+
+
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "emptied", "replaced"])
 def test_a_damaged_file_is_rebuilt(own_folder, damage, caplog):
     build = Counted()

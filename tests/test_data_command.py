@@ -24,7 +24,7 @@ def test_without_a_folder_every_data_set_is_listed_with_what_gets_it():
     result = call()
     assert result.exit_code == 0
     for text in ("none (set $DPFLBENCH_DATA or --data)", "complete, embedded in the package", "dpflbench data get cifar10", "LEAF",
-                 "your own file: give path", "licence", "sha256 "):  # fmt: skip
+                 "your own file: give path", "licence", "sha256 ", "may be deleted at any time"):  # fmt: skip
         assert text in result.output
 
 

@@ -144,6 +144,18 @@ def test_features_of_the_official_split_are_computed_once(tmp_path, monkeypatch)
     assert tasks[0].input_shape == (1,)
 
 
+def test_a_data_set_that_does_not_show_its_parameters_is_not_cached(tmp_path, monkeypatch):
+    class Nameless(Numbered):
+        __repr__ = object.__repr__
+
+    monkeypatch.setenv("DPFLBENCH_CACHE", str(tmp_path))
+    before = Nameless.loads
+    for _ in range(2):
+        load_task(Nameless(), Pca(1), Iid(1), 4, 0.1, "official", Streams(0), None)
+    assert Nameless.loads == before + 2
+    assert not list(tmp_path.iterdir())
+
+
 def test_features_of_the_papers_split_are_fitted_on_that_seeds_training_part(tmp_path, monkeypatch):
     monkeypatch.setenv("DPFLBENCH_CACHE", str(tmp_path))
     for seed in (0, 1):

@@ -24,6 +24,7 @@ def list_data(context: typer.Context, data: DataRoot = None, without: Without = 
     typer.echo(f"data folder: {root if root is not None else 'none (set $DPFLBENCH_DATA or --data)'}\n")
     for name, part in sorted(load(without or ()).parts["datasets"].items()):
         _show(name, part.factory, root)
+    _show_cache()
 
 
 @app.command("get")
@@ -65,6 +66,14 @@ def _fetch(dataset: Any, name: str, root: Path) -> None:
         raise DataError(f"data get {name}: {root} cannot be made ({error})") from error
     dataset.download(root)
     dataset.digest(root)  # refuses a download that is not what it should be
+
+
+def _show_cache() -> None:
+    from dpflbench.cli.output import printable
+    from dpflbench.tasks.cache import cache_folder
+
+    kept = [path.stat().st_size for path in cache_folder().glob("*.pt")]
+    typer.echo(f"\ncache: {printable(cache_folder())}, {len(kept)} files, {sum(kept) / 1e6:.0f} MB; may be deleted at any time")
 
 
 def _needed(factory: Any) -> list[str]:

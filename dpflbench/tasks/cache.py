@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import pickle
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,7 +20,6 @@ import torch
 from torch import Tensor
 
 VARIABLE = "DPFLBENCH_CACHE"
-LAYOUT = 1  # part of every key: raise it when what is stored under the same name changes its meaning
 log = logging.getLogger(__name__)
 Tensors = dict[str, Tensor]
 
@@ -34,14 +34,24 @@ def cache_folder() -> Path:
 
 
 def cached(name: str, key: Mapping[str, str], build: Callable[[], Tensors]) -> Tensors:
-    """What `build()` returns, from the file for `name` and `key` if there is a sound one; otherwise built and kept."""
-    digest = hashlib.sha256(json.dumps({"layout": str(LAYOUT), **key}, sort_keys=True).encode()).hexdigest()
+    """What `build()` returns, from the file for `name` and `key` if there is a sound one; otherwise built and kept.
+
+    The source of the module that defines `build` is part of the key: a loader that was changed does not find what it made before.
+    """
+    digest = hashlib.sha256(json.dumps({**key, "code": source(build)}, sort_keys=True).encode()).hexdigest()
     path = cache_folder() / f"{name}-{digest[:24]}.pt"
     found = _read(path)
     if found is None:
         found = build()
         _write(path, found)
     return found
+
+
+def source(thing: object) -> str:
+    """SHA-256 of the source file that defines a function or the class of an object; its module's name where there is no file."""
+    name = str(getattr(thing, "__module__", ""))
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file and Path(file).is_file() else name
 
 
 @contextlib.contextmanager

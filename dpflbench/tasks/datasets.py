@@ -15,7 +15,7 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.hookspecs import Factories
 from dpflbench.interfaces import Dataset, Examples, Ints
 from dpflbench.randomness import Streams
-from dpflbench.tasks.cache import Tensors, cached
+from dpflbench.tasks.cache import Tensors, cached, source
 from dpflbench.tasks.cifar10 import Cifar10
 from dpflbench.tasks.features import Features, as_float
 from dpflbench.tasks.femnist import Femnist
@@ -117,6 +117,8 @@ def _with_features_cached(dataset: Dataset, features: Features | None, root: Pat
     """The same for the official split, where nothing depends on the seed: kept between runs, without the images."""
     if features is None:
         return dataset.load(root)
+    if type(dataset).__repr__ is object.__repr__:  # a data set that does not show its parameters cannot be told from another
+        return _with_features(dataset.load(root), features)
 
     def build() -> Tensors:
         examples = _with_features(dataset.load(root), features)
@@ -129,7 +131,11 @@ def _with_features_cached(dataset: Dataset, features: Features | None, root: Pat
         }
         return tensors if examples.groups is None else {**tensors, "groups": examples.groups}
 
-    key = {"digest": dataset.digest(root), "dataset": repr(dataset), "features": repr(features)}
+    key = {
+        "digest": dataset.digest(root),
+        "dataset": f"{dataset!r} {source(dataset)}",
+        "features": f"{features!r} {source(features)}",
+    }
     tensors = cached(f"{type(dataset).__name__.lower()}-features", key, build)
     return Examples(
         tensors["x_train"],
