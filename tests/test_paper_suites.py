@@ -120,4 +120,4 @@ def test_quick_suites_differ_only_in_scale_and_say_so_in_their_name(name, catalo
     if small.limit != large.limit:
         assert f"{small.limit} of " in quick.name
     if small.federation.clients != large.federation.clients:
-        assert f"{small.federation.clients} clients" in quick.name
+        assert f"{small.federation.clients} of 100 clients" in quick.name
