@@ -20,6 +20,10 @@ Differs:
 * `share` of all clients, at least one, is public (the program's index makes all clients public below ten). When a cohort has none,
   its highest epsilon acts as public: drawing again would break the participation plan.
 * A cohort of public clients only: the ε-weighted mean, the same formula with an empty private group.
+
+What to expect: with one to three public clients in a cohort and dense noise, the projection keeps a few per cent of what sets the
+private mean apart from the public one, so the step is nearly the public clients' alone: fewer clients to average noise over, and
+their data only. PFA then loses to the plain mean of the whole cohort, the more so the less alike clients' data are.
 """
 
 from dataclasses import dataclass

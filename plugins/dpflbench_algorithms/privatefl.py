@@ -15,6 +15,8 @@ Differs: one full-batch step a participation instead of a local epoch; the budge
 of the program's own; exact participation counts. `norm_local: true` also keeps normalisation layers local, as the program does
 through the names of its parameters. Which phi the paper evaluates on the common test set is not said: records hold phi = identity,
 the mean over clients' phi, and each client on its own held-out shard.
+What to expect: the noise of a strict client walks its phi away from the identity until its gradients no longer fit the shared model.
+Where all budgets are generous PRIVATEFL gains; among very unequal ones it can fall below the plain algorithm.
 `frozen: true` leaves phi out altogether: DPSGD or DMLDP to the bit, for ablations and tests.
 """
 
