@@ -12,7 +12,8 @@ from dpflbench.report.chart import Grid, Plane, Rows
 from dpflbench.report.charts import all_charts, rounds_chart, sweep_charts, time_chart
 from dpflbench.report.charts_clients import participation_chart, selection_chart, who_pays_charts
 from dpflbench.report.charts_winners import rank_chart, winner_chart
-from dpflbench.report.figures import Drawing, draw, figure_path
+from dpflbench.report.drawing import Drawing
+from dpflbench.report.figures import draw, figure_path
 from dpflbench.report.styles import KNOWN, MARKERS, styles
 from dpflbench.report.svg import chart_svg, ticks, y_ranges
 from dpflbench.report.view import view
@@ -192,7 +193,7 @@ def test_each_kind_of_panel_is_drawn_as_png_and_pdf_here_or_in_a_second_process(
     assert [type(c.panels[0]) for c in charts] == [Grid, Rows, Plane]
     files = {}
     for name, least in (("here", 10**6), ("both", 0)):
-        monkeypatch.setattr("dpflbench.report.figures.WORTH_A_PROCESS", least)
+        monkeypatch.setattr("dpflbench.report.drawing.WORTH_A_PROCESS", least)
         paths = Drawing(charts, v.algorithms, tmp_path / name, ["png", "pdf"]).finish()
         assert [p.name for p in paths] == [figure_path(c, tmp_path, k).name for c in charts for k in ("png", "pdf")]
         files[name] = [p.read_bytes() for p in paths]
@@ -201,8 +202,8 @@ def test_each_kind_of_panel_is_drawn_as_png_and_pdf_here_or_in_a_second_process(
 
 
 def test_a_second_process_that_fails_is_not_hidden(tmp_path, monkeypatch):
-    monkeypatch.setattr("dpflbench.report.figures.WORTH_A_PROCESS", 0)
-    monkeypatch.setattr("dpflbench.report.figures.os.cpu_count", lambda: 2)
+    monkeypatch.setattr("dpflbench.report.drawing.WORTH_A_PROCESS", 0)
+    monkeypatch.setattr("dpflbench.report.drawing.os.cpu_count", lambda: 2)
     v = view(make_results(("DPSGD", "WeiAvg", "DPFL-BCS"), seeds=1))
     drawing = Drawing([time_chart(v), rounds_chart(v)], v.algorithms, tmp_path / "figures", ["no-such-format"])
     drawing._mine = []

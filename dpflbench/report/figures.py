@@ -1,14 +1,6 @@
-"""Charts drawn by matplotlib, for papers: PNG and PDF. The same records give the same bytes.
-
-Drawing takes longer than all the rest of a report, so with more than one core a part of the charts goes to a second process: this
-module run by itself, with its work on standard input.
-"""
+"""Charts drawn by matplotlib, for papers: PNG and PDF. The same records give the same bytes."""
 
 import math
-import os
-import pickle
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +18,6 @@ SETTINGS = {
     "axes.axisbelow": True, "axes.autolimit_mode": "data",
 }
 ACROSS = 4  # panels beside one another
-WORTH_A_PROCESS = 24  # from this much work on a second process saves more than its start costs
 
 
 def draw(chart: Chart, names: Sequence[str], out: Path, kinds: Sequence[str]) -> list[Path]:
@@ -64,51 +55,6 @@ def draw(chart: Chart, names: Sequence[str], out: Path, kinds: Sequence[str]) ->
             figure.savefig(path, dpi=130, metadata=facts)
             paths.append(path)
         return paths
-
-
-class Drawing:
-    """Charts being drawn: a second process has begun with its share where that is quicker, `finish` draws the rest."""
-
-    def __init__(self, charts: Sequence[Chart], names: Sequence[str], out: Path, kinds: Sequence[str]) -> None:
-        out.mkdir(parents=True, exist_ok=True)
-        self._charts, self._job = list(charts), (list(names), out, list(kinds))
-        theirs = _share(charts) if (os.cpu_count() or 1) > 1 else []
-        self._mine = [chart for chart in charts if chart not in theirs]
-        self._helper = _helper((theirs, *self._job)) if theirs else None
-
-    def finish(self) -> list[Path]:
-        """All paths, in the order of the charts."""
-        names, out, kinds = self._job
-        for chart in self._mine:
-            draw(chart, names, out, kinds)
-        if self._helper is not None:
-            _, complaint = self._helper.communicate()
-            if self._helper.returncode:
-                raise RuntimeError(f"drawing figures failed: {complaint.decode(errors='replace')}")
-        return [figure_path(chart, out, kind) for chart in self._charts for kind in kinds]
-
-
-def _share(charts: Sequence[Chart]) -> list[Chart]:
-    """What a second process draws: three fifths of the work, for the first writes everything else; nothing if there is little."""
-    work = {chart.key: len(chart.panels) + 4 for chart in charts}  # a file costs about as much as four panels
-    if sum(work.values()) < WORTH_A_PROCESS:
-        return []
-    out, left = [], 0.6 * sum(work.values())
-    for chart in sorted(charts, key=lambda chart: -work[chart.key]):
-        if work[chart.key] <= left:
-            out.append(chart)
-            left -= work[chart.key]
-    return out
-
-
-def _helper(job: tuple[Any, ...]) -> "subprocess.Popen[bytes]":
-    process = subprocess.Popen([sys.executable, "-m", "dpflbench.report.figures"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE)
-    if process.stdin is not None:
-        process.stdin.write(pickle.dumps(job))
-        process.stdin.close()
-        process.stdin = None  # communicate() is not to flush it again
-    return process
 
 
 def _axes(figure: Any, count: int, columns: int, panel: tuple[float, float], margin: tuple[float, float, float]) -> list[Any]:
@@ -157,10 +103,9 @@ def _legend_lines(chart: Chart, width: float) -> int:
 def _legend(figure: Any, chart: Chart, look: dict[str, Style], width: float) -> None:
     from matplotlib.lines import Line2D
 
-    markers = any(s.markers for p in chart.panels if isinstance(p, Plane) for s in p.series)
     lines = any(s.line for p in chart.panels if isinstance(p, Plane) for s in p.series)
     handles = [Line2D([], [], color=look[n].light, linestyle=_dash(look[n]) if lines else "none",
-                      marker=MARKERS[look[n].marker][0] if markers else None, label=short(n)) for n in _used(chart)]
+                      marker=MARKERS[look[n].marker][0], label=short(n)) for n in _used(chart)]
     handles += [Line2D([], [], color="#444444", linestyle="", marker=MARKERS[sign][0], label=words) for sign, words in chart.signs]
     if handles:
         figure.legend(handles=handles, loc="lower center", ncol=max(1, min(len(handles), int(width / 1.3))), frameon=False,
@@ -174,15 +119,17 @@ def _dash(style: Style) -> Any:
 def _plane(axes: Any, panel: Plane, look: dict[str, Style]) -> None:
     for series in panel.series:
         style = look[series.name]
-        marker = MARKERS[style.marker][0] if series.markers else None
+        marker = MARKERS[style.marker][0]
         many = len(series.x) > 12 and not series.line
         if series.markers and series.low is not None and series.high is not None:
             spread = np.clip(np.vstack([series.y - series.low, series.high - series.y]), 0, None)
             axes.errorbar(series.x, series.y, yerr=spread, color=style.light, linestyle=_dash(style) if series.line else "none",
                           marker=marker, capsize=2, elinewidth=0.8)
             continue
+        # a few markers on a long line: in grey print the dashes alone are hard to follow
+        every = None if series.markers else (len(series.x) // 8, max(1, len(series.x) // 4))
         axes.plot(series.x, series.y, color=style.light, linestyle=_dash(style) if series.line else "none", marker=marker,
-                  markersize=3 if many else 4, alpha=0.8 if many else 1)
+                  markevery=every, markersize=3 if many else 4, alpha=0.8 if many else 1)
         if series.low is not None and series.high is not None:
             axes.fill_between(series.x, series.low, series.high, color=style.light, alpha=0.13, linewidth=0)
     if panel.y_log:
@@ -255,8 +202,3 @@ def _wrapped(title: str, width: int = 38) -> str:
     import textwrap
 
     return "\n".join(textwrap.wrap(clean(title), width)[:2])
-
-
-if __name__ == "__main__":
-    for one in (job := pickle.loads(sys.stdin.buffer.read()))[0]:  # written by `_helper` of the process that started this one
-        draw(one, *job[1:])

@@ -130,6 +130,8 @@ def _series(series: Series, style: Style, x: Place, y: Place) -> str:
     if series.line and points:
         dash = f' stroke-dasharray="{" ".join(f"{d * 1.3:g}" for d in style.dash)}"' if style.dash else ""
         out.append(f'<path class="l"{dash} d="M{"L".join(f"{px:.1f},{py:.1f}" for px, py in points)}"/>')
+    if series.line and not series.markers:
+        out += [sign(style.marker, px, py, 2.8) for px, py in points[len(points) // 8 :: max(1, len(points) // 4)]]
     if series.markers:
         hints = [h for h, keep in zip(series.hints or [""] * len(series.x), ok, strict=True) if keep]
         size = 3.6 if len(points) <= 12 or series.line else 2.4

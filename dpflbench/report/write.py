@@ -13,9 +13,10 @@ from dpflbench.report.accounts import cost_table, epsilon_table
 from dpflbench.report.chart import Chart
 from dpflbench.report.charts import all_charts
 from dpflbench.report.comparison import winner_sentence
+from dpflbench.report.drawing import Drawing
 from dpflbench.report.evidence import best_round_table, difference_table, gap_table
 from dpflbench.report.export import cells_csv, summary_csv, write_parquet
-from dpflbench.report.figures import Drawing, figure_path
+from dpflbench.report.figures import figure_path
 from dpflbench.report.latex import latex_report
 from dpflbench.report.paper import paper_tables
 from dpflbench.report.table import Table, as_markdown, as_text
