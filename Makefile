@@ -21,12 +21,12 @@ help:            ## this list
 	@touch $@
 
 demo: .venv/.base     ## run the main job and print its table
-	$(BIN)/dpflbench run suites/heterogeneity.yaml
+	$(BIN)/dpflbench run suites/heterogeneity.yaml --jobs auto
 
 test: .venv/.dev      ## ruff, mypy --strict, pytest
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 bench: .venv/.bench   ## speed against Opacus and plain torch, as ratios
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --benchmark-enable -s
