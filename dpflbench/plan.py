@@ -160,7 +160,7 @@ class _Assembler:
 
     def tagged(self, registry: Mapping[str, Any], given: Any, path: str) -> tuple[Any, dict[str, Any]]:
         """One of dpflbench's own kinds from {kind, parameters…}."""
-        if not isinstance(given, Mapping) or given.get("kind") not in registry:
+        if not isinstance(given, Mapping) or not isinstance(given.get("kind"), str) or given["kind"] not in registry:
             found = given.get("kind") if isinstance(given, Mapping) else given
             self.problems.append(f"{path}.kind: found {found!r}; {suggest(str(found), registry)}")
             return INVALID, {}

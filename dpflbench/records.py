@@ -22,7 +22,7 @@ from dpflbench.errors import DpflbenchError
 SCHEMA = 1
 Status = Literal["done", "diverged", "disqualified", "failed"]
 Array = NDArray[Any]
-MAX_ARRAY_BYTES = 1 << 31
+MAX_ARRAY_BYTES, MAX_RECORD_BYTES = 1 << 28, 1 << 30  # unpacked: 10 million releases fit, a bomb does not
 DTYPES = {"<f8", "<f4", "<i8", "<i4", "<i2", "|i1", "|u1", "|b1"}
 
 
@@ -98,24 +98,51 @@ def loads(text: str, where: str = "record") -> Record:
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as e:
-        raise RecordError(f"{where}: truncated or not JSON ({e})") from None
+        raise RecordError(f"{where}: truncated or not JSON ({_line(e)})") from None
     if not isinstance(body, dict) or "schema" not in body:
         raise RecordError(f"{where}: not a dpflbench record")
     if body["schema"] != SCHEMA:
-        raise RecordError(f"{where}: schema {body['schema']!r}, this version reads {SCHEMA}")
+        raise RecordError(f"{where}: schema {body['schema']!r:.60}, this version reads {SCHEMA}")
     if body.get("status") not in get_args(Status):
-        raise RecordError(f"{where}: status {body.get('status')!r}; allowed: {', '.join(get_args(Status))}")
+        raise RecordError(f"{where}: status {body.get('status')!r:.60}; allowed: {', '.join(get_args(Status))}")
     names = {f.name for f in fields(Record)}
     try:
-        values = {k: decode(body[k]) for k in names}
+        values = decode({k: body[k] for k in names})
         values["metric"] = Metric(**values["metric"])
         record = Record(**values)
+        _check_shape(record)
         digest = record.digest
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, zlib.error, binascii.Error) as e:
-        raise RecordError(f"{where}: damaged ({type(e).__name__}: {e})") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError, zlib.error, binascii.Error) as e:
+        raise RecordError(f"{where}: damaged ({type(e).__name__}: {_line(e)})") from None
     if digest != body.get("digest"):
         raise RecordError(f"{where}: content does not match its digest; it was edited or damaged")
     return record
+
+
+def _check_shape(record: Record) -> None:
+    """ValueError unless everything is of the kind its readers rely on: digests do not vouch for a record somebody made up."""
+    texts = {"id": record.id, "reason": record.reason, "algorithm": record.algorithm, "metric.name": record.metric.name,
+             "metric.unit": record.metric.unit}
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise ValueError(f"{name} is no text")
+    if not isinstance(record.private, bool) or not isinstance(record.metric.higher_is_better, bool):
+        raise ValueError("private and metric.higher_is_better must be true or false")
+    for name in ("config", "facts", "measured", "plugins", "final", "rounds", "clients", "events"):
+        if not isinstance(getattr(record, name), dict):
+            raise ValueError(f"{name} is no mapping")
+    for name in ("rounds", "clients", "events"):
+        columns = getattr(record, name).values()
+        if not all(isinstance(column, np.ndarray) and column.ndim for column in columns) or len({len(c) for c in columns}) > 1:
+            raise ValueError(f"{name} must hold arrays of one length")
+    if not all(isinstance(v, int | float) for v in record.final.values()):
+        raise ValueError("final must hold numbers")
+    if not isinstance(record.notes, list) or not all(isinstance(note, dict) for note in record.notes):
+        raise ValueError("notes must be a list of mappings")
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def _pack(raw: bytes) -> str:
@@ -147,25 +174,29 @@ def encode(value: Any, pack: Callable[[bytes], str] = _pack) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be kept in a record; numbers, texts, arrays, lists and mappings can")
 
 
-def decode(value: Any) -> Any:
-    """The inverse of `encode`; ValueError where an encoded array is not what it says."""
+def decode(value: Any, room: list[int] | None = None) -> Any:
+    """The inverse of `encode`; ValueError where an encoded array is not what it says. `room` counts the bytes all arrays may take."""
+    room = [MAX_RECORD_BYTES] if room is None else room
     if isinstance(value, list):
-        return [decode(v) for v in value]
+        return [decode(v, room) for v in value]
     if not isinstance(value, dict):
         return value
     if set(value) == {"float"}:
         return float(value["float"])
     if set(value) == {"array", "shape", "zlib"}:
-        return _decode_array(value["array"], value["shape"], value["zlib"])
-    return {k: decode(v) for k, v in value.items()}
+        return _decode_array(value["array"], value["shape"], value["zlib"], room)
+    return {k: decode(v, room) for k, v in value.items()}
 
 
-def _decode_array(dtype: str, shape: list[int], packed: str) -> Array:
+def _decode_array(dtype: str, shape: list[int], packed: str, room: list[int]) -> Array:
     if dtype not in DTYPES:
-        raise ValueError(f"array type {dtype!r}")
+        raise ValueError(f"array type {dtype!r:.60}")
+    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"array shape {shape!r:.60}")
     expected = math.prod(shape) * np.dtype(dtype).itemsize
-    if not 0 <= expected <= MAX_ARRAY_BYTES:
-        raise ValueError(f"array of {expected} bytes")
+    if expected > min(MAX_ARRAY_BYTES, room[0]):
+        raise ValueError("arrays larger than a record may hold")
+    room[0] -= expected
     # decompress no more than the shape says: a record from a stranger may be a bomb
     raw = zlib.decompressobj().decompress(base64.b64decode(packed, validate=True), expected + 1)
     if len(raw) != expected:

@@ -1,7 +1,7 @@
 """YAML to Suite: read, merged with what it extends and with --set, and checked as far as that needs no plugin.
 
-A suite is data, never code: no interpolation, no object construction, no file but the one it extends. All problems are listed at
-once, each with its path into the file. What a section means at one point of the axes is decided in plan.py.
+A suite is data, never code (suite_file.py), and reads no file but the one it extends. All problems are listed at once, each with its
+path into the file. What a section means at one point of the axes is decided in plan.py.
 """
 
 import copy
@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dpflbench.checking import INVALID, build, join, suggest
-from dpflbench.errors import DpflbenchError, SuiteError
+from dpflbench.errors import SuiteError
 from dpflbench.records import content_digest
+from dpflbench.suite_file import parse_file, strange
+from dpflbench.suite_file import parse_value as parse_value  # for --set of other commands
 
+MAX_SEEDS, MAX_CELLS, MAX_EXTENDS = 10_000, 1_000_000, 20
 SECTIONS = ("name", "description", "extends", "task", "federation", "privacy", "evaluate", "resources", "axes", "seeds",
             "algorithms", "report")
 # where a bare word or number stands for a mapping: `model: softmax`, `partition: iid`, `epsilon: 2.0`
@@ -41,7 +44,7 @@ class Report:
     columns: list[str] | None = None  # axis paths; all of them if not given
     value: Literal["utility", "utility_global", "utility_personal", "utility_mean_phi"] = "utility"
     baseline: str | list[str] = field(default_factory=lambda: ["DPSGD", "DMLDP"])  # the first that has a value in a column
-    paper: str | None = None  # a table or figure of the paper to show beside ours
+    paper: Literal["table1", "table2", "fig-utility", "fig-selection", "fig-privacy", "fig-data", "claims", "all"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,56 +108,13 @@ def read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The plain mapping of a suite file on top of the one it extends."""
     if path.resolve() in seen:
         raise SuiteError([f"{path}: extends itself through {' → '.join(str(p.name) for p in seen)}"])
-    raw = normalise(_parse(path))
+    raw = normalise(parse_file(path))
     parent = raw.pop("extends", None)
     if parent is None:
         return raw
-    if not isinstance(parent, str):
+    if not isinstance(parent, str) or not parent.isprintable():
         raise SuiteError([f"{path}: extends: expected the path of a suite file, found {parent!r}"])
     return merge(read(path.parent / parent, (*seen, path.resolve())), raw)
-
-
-def _parse(path: Path) -> dict[str, Any]:
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
-
-    try:
-        raw = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
-    except FileNotFoundError:
-        known = sorted(str(p.name) for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
-        raise DpflbenchError(f"{path}: no such file; {suggest(path.name, known)}") from None
-    except (OSError, UnicodeDecodeError) as e:
-        raise DpflbenchError(f"{path}: cannot be read ({e})") from None
-    except (YAMLError, OmegaConfBaseException, ValueError, TypeError, RecursionError, AttributeError, KeyError) as e:
-        text = re.sub(r"\s+", " ", str(e)).strip()
-        raise SuiteError([f"{path}: not a YAML suite ({text[:300]})"]) from None
-    if not isinstance(raw, dict):
-        raise SuiteError([f"{path}: expected a mapping with {', '.join(SECTIONS[:6])}, ..."])
-    return {str(k): v for k, v in raw.items()}
-
-
-def _interpolations(value: Any, path: str) -> list[str]:
-    if isinstance(value, str):
-        return [path] if "${" in value else []
-    if isinstance(value, Mapping):
-        return [hit for k, v in value.items() for hit in _interpolations(v, join(path, k)) + _interpolations(k, join(path, k))]
-    if isinstance(value, list):
-        return [hit for i, v in enumerate(value) for hit in _interpolations(v, f"{path}[{i}]")]
-    return []
-
-
-def parse_value(text: str) -> Any:
-    """The YAML value of a command-line text; the text itself if it is none."""
-    import yaml
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    try:
-        value = OmegaConf.to_container(OmegaConf.create(f"value: {text}"), resolve=False)
-    except (yaml.YAMLError, OmegaConfBaseException, ValueError):
-        return text
-    return value["value"] if isinstance(value, dict) and set(value) == {"value"} else text
 
 
 def normalise(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,6 +148,8 @@ def merge(base: Mapping[str, Any], top: Mapping[str, Any], path: str = "") -> di
 def set_path(raw: dict[str, Any], path: str, value: Any, who: str, problems: list[str]) -> None:
     """Put a value at a dotted path (list items by [index] or .index), creating mappings on the way."""
     keys = ["axes", path[5:]] if path.startswith("axes.") else [k for k in re.split(r"[.\[\]]+", path) if k]
+    if not keys:
+        problems.append(f"{who}: expected a dotted path such as federation.rounds")
     spot: Any = raw
     for i, key in enumerate(keys):
         last = i == len(keys) - 1
@@ -211,7 +173,10 @@ def set_path(raw: dict[str, Any], path: str, value: Any, who: str, problems: lis
 
 def check(raw: Mapping[str, Any], where: str, folder: Path, problems: list[str]) -> Suite | None:
     """The suite a plain mapping describes, None if there are problems."""
-    problems += [f"{path}: interpolation '${{...}}' is not available in a suite" for path in _interpolations(raw, "")]
+    odd = strange(raw)
+    if odd:
+        problems += odd
+        return None
     for key in raw:
         if key not in SECTIONS:
             problems.append(f"{key}: unknown; {suggest(key, SECTIONS)}")
@@ -237,6 +202,9 @@ def check(raw: Mapping[str, Any], where: str, folder: Path, problems: list[str])
     description = raw.get("description", "")
     if not isinstance(description, str):
         problems.append(f"description: expected a text, found {description!r}")
+    cells = math.prod(map(len, axes.values())) * len(entries) * len(seeds)
+    if cells > MAX_CELLS:
+        problems.append(f"axes, algorithms and seeds make {cells:,} cells; allowed: {MAX_CELLS:,}")
     if problems:
         return None
     return Suite(name, description, base, axes, seeds, entries, report, evaluate, resources, where, folder)
@@ -261,11 +229,15 @@ def _axes(raw: Any, problems: list[str]) -> dict[str, list[Any]]:
 
 
 def _seeds(raw: Any, problems: list[str]) -> list[int]:
+    count = len(raw) if isinstance(raw, list) else raw
+    if isinstance(count, int) and count > MAX_SEEDS:
+        problems.append(f"seeds: more than {MAX_SEEDS:,}; allowed: up to that many")
+        return []
     if isinstance(raw, int) and not isinstance(raw, bool) and raw >= 1:
         return list(range(raw))
     if isinstance(raw, list) and raw and all(isinstance(s, int) and not isinstance(s, bool) for s in raw) and len(set(raw)) == len(raw):
         return list(raw)
-    problems.append(f"seeds: found {raw!r}; expected how many (1 or more) or a list of different integers")
+    problems.append(f"seeds: found {raw!r:.60}; expected how many (1 or more) or a list of different integers")
     return []
 
 

@@ -10,6 +10,7 @@
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.records import Record, RecordError, decode, dumps, encode, loads
 
 MANIFEST_SCHEMA = 1
+RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # names a file: nothing that leads out of the folder
 REUSABLE = ("done", "diverged", "disqualified")  # how a run ends by its own doing: the same again tomorrow
 RECORD_BYTES = 100_000  # what one record may take; most take a third of it
 SPARE_BYTES = 20_000_000  # for a checkpoint or two and the report
@@ -87,6 +89,17 @@ def write_atomically(path: Path, content: str | bytes, durable: bool = True) -> 
             os.close(handle)
 
 
+def _cell(given: Any) -> Cell:
+    """The cell a manifest describes; ValueError if it is none."""
+    cell = Cell(**given)
+    texts = isinstance(cell.algorithm, str) and isinstance(cell.reason, str) and isinstance(cell.run, str | None)
+    if not texts or not isinstance(cell.coordinates, dict) or type(cell.seed) is not int:
+        raise ValueError(f"not a cell: {given!r:.80}")
+    if cell.run is not None and not RUN_ID.fullmatch(cell.run):
+        raise ValueError(f"{cell.run[:60]!r} is no id of a run")
+    return cell
+
+
 @dataclass(frozen=True, slots=True)
 class Store:
     """A results folder."""
@@ -94,7 +107,9 @@ class Store:
     root: Path
 
     def path(self, run: str) -> Path:
-        """Where the record of a run lies."""
+        """Where the record of a run lies; RecordError for an id that would lead elsewhere."""
+        if not RUN_ID.fullmatch(run):
+            raise RecordError(f"{self.root}: {run[:60]!r} is no id of a run")
         return self.root / "records" / f"{run}.json"
 
     def work(self, kind: str) -> Path:
@@ -173,11 +188,13 @@ class Store:
             body = decode(json.loads(path.read_text(encoding="utf-8")))
             if body["schema"] != MANIFEST_SCHEMA:
                 raise ValueError(f"schema {body['schema']!r}, this version reads {MANIFEST_SCHEMA}")
-            return Manifest(body["name"], body["suite"], tuple(Cell(**cell) for cell in body["cells"]))
+            if not isinstance(body["name"], str) or not isinstance(body["suite"], dict):
+                raise ValueError("name must be a text and suite a mapping")
+            return Manifest(body["name"], body["suite"], tuple(_cell(cell) for cell in body["cells"]))
         except (FileNotFoundError, NotADirectoryError):
             raise DpflbenchError(f"{self.root}: not a results folder (no suite.json)") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-            raise DpflbenchError(f"{path}: damaged ({type(e).__name__}: {e})") from None
+            raise DpflbenchError(f"{path}: damaged ({type(e).__name__}: {' '.join(str(e).split())[:200]})") from None
 
     def results(self) -> Results:
         """Manifest and all readable records of its cells, with a line for each that is not."""

@@ -1,0 +1,110 @@
+"""A stranger's YAML as plain data: mappings with text keys, lists, texts, numbers, true, false and null; nothing else comes out.
+
+No object is constructed, nothing is interpolated, and neither a huge file, a device nor a nest of aliases can exhaust the memory.
+"""
+
+import io
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpflbench.checking import join, suggest
+from dpflbench.errors import DpflbenchError, SuiteError
+
+MAX_BYTES = 1 << 20
+MAX_NODES = 50_000  # values of a file after its aliases are written out
+PLAIN = (str, int, float, bool, type(None))
+
+
+def parse_file(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; DpflbenchError says what is wrong with it."""
+    raw = _plain(_text(path), str(path))
+    if not isinstance(raw, dict):
+        raise SuiteError([f"{path}: expected a mapping with name, task, federation, privacy, ..., found {_short(raw)}"])
+    return {str(k): v for k, v in raw.items()}
+
+
+def parse_value(text: str) -> Any:
+    """The YAML value of a command-line text; the text itself if it is none."""
+    try:
+        value = _plain(f"value: {text}", "--set")
+    except DpflbenchError:
+        return text
+    return value["value"] if isinstance(value, dict) and set(value) == {"value"} else text
+
+
+def strange(value: Any, path: str = "") -> list[str]:
+    """A problem for each thing no suite may hold: keys that are not texts, dates, bytes, interpolations."""
+    if isinstance(value, Mapping):
+        found = []
+        for key, item in value.items():
+            if not isinstance(key, str):
+                found.append(f"{join(path, key)}: a key must be a text, found {_short(key)}")
+            elif "${" in key:
+                found.append(f"{join(path, key)}: interpolation '${{...}}' is not available in a suite")
+            found += strange(item, join(path, key))
+        return found
+    if isinstance(value, list):
+        return [problem for i, item in enumerate(value) for problem in strange(item, f"{path}[{i}]")]
+    if isinstance(value, str) and "${" in value:
+        return [f"{path}: interpolation '${{...}}' is not available in a suite"]
+    if not isinstance(value, PLAIN):
+        return [f"{path}: expected a text, a number, true, false or null, found {_short(value)}"]
+    return []
+
+
+def _text(path: Path) -> str:
+    """The text of a regular file of reasonable size."""
+    try:
+        if path.exists() and not path.is_file():
+            raise DpflbenchError(f"{path}: cannot be read (not a regular file)")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        text = content.decode("utf-8-sig")
+    except FileNotFoundError:
+        known = sorted(str(p.name) for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
+        raise DpflbenchError(f"{path}: no such file; {suggest(path.name, known)}") from None
+    except (OSError, ValueError) as e:  # ValueError: not UTF-8, or a NUL in the path
+        raise DpflbenchError(f"{path}: cannot be read ({_line(e)})") from None
+    if len(content) > MAX_BYTES:
+        raise DpflbenchError(f"{path}: larger than {MAX_BYTES >> 10} KB; a suite is a page of YAML")
+    return text
+
+
+def _plain(text: str, where: str) -> Any:
+    """The value a YAML text describes."""
+    import yaml
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        tree = yaml.compose(text, Loader=yaml.SafeLoader)
+        size = 0 if tree is None else _size(tree, {}, set())
+        if size > MAX_NODES:
+            raise SuiteError([f"{where}: {size:,} values once aliases are written out; allowed: {MAX_NODES:,}"])
+        if isinstance(tree, yaml.ScalarNode):  # a lone word would become a key
+            return tree.value
+        return OmegaConf.to_container(OmegaConf.load(io.StringIO(text)), resolve=False)
+    except (yaml.YAMLError, OmegaConfBaseException, ValueError, TypeError, RecursionError, AttributeError, LookupError,
+            ArithmeticError, OSError) as e:  # OSError: what OmegaConf calls a document that is neither mapping nor list
+        raise SuiteError([f"{where}: not a YAML suite ({_line(e)})"]) from None
+
+
+def _size(node: Any, known: dict[int, int], above: set[int]) -> int:
+    """How many nodes a YAML node stands for; an alias counts as all it refers to."""
+    if id(node) in above:
+        raise ValueError("an alias that contains itself")
+    if id(node) not in known:
+        content = node.value if isinstance(node.value, list) else []
+        parts = [part for item in content for part in (item if isinstance(item, tuple) else (item,))]
+        known[id(node)] = 1 + sum(_size(part, known, above | {id(node)}) for part in parts)
+    return known[id(node)]
+
+
+def _line(error: Exception) -> str:
+    return re.sub(r"\s+", " ", str(error)).strip()[:300]
+
+
+def _short(value: Any) -> str:
+    return f"{value!r:.60}"
