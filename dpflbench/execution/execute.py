@@ -4,7 +4,6 @@ A run is a pure function of configuration, data and device: an executor anywhere
 watches a run is told of every round, keeps its checkpoints and can ask it to stop.
 """
 
-import os
 import time
 import traceback
 from dataclasses import dataclass, field, replace
@@ -21,8 +20,6 @@ from dpflbench.records import Record, Status, content_digest
 from dpflbench.tasks.task import Task
 
 __all__ = ["Interrupted", "Nobody", "Place", "Prepared", "Watch", "assembly_of", "execute", "prepare"]
-VARIABLE = "DPFLBENCH_CHECKPOINT_SECONDS"
-SECONDS = 20.0  # a checkpoint costs milliseconds, a run is at most that much further than its last one
 
 
 class Interrupted(Exception):
@@ -118,7 +115,7 @@ class Attempt:
             self.clock.cpu = time.process_time()
         if self.watch.after(self.state):
             raise Interrupted
-        every, saved = float(os.environ.get(VARIABLE) or SECONDS), time.monotonic()
+        every, saved = self.place.save_every, time.monotonic()
         for state in rounds(self.prepared.world, self.state, self.prepared.ledger, self.clock):
             self.state = state
             stop = self.watch.after(state)

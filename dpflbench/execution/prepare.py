@@ -4,9 +4,10 @@ Everything here and after is computed with a fixed number of threads, one unless
 a result must not depend on how many cores a machine has or how many runs share them.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -27,15 +28,23 @@ from dpflbench.tasks.features import Features
 from dpflbench.tasks.partition import Partition
 from dpflbench.tasks.task import Task
 
+VARIABLE = "DPFLBENCH_CHECKPOINT_SECONDS"
+
+
+def save_every() -> float:
+    """Seconds between checkpoints: $DPFLBENCH_CHECKPOINT_SECONDS, 0 for every round; else 20, so that short runs have none."""
+    return float(os.environ.get(VARIABLE) or 20.0)
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where runs happen: data root, device, threads of one run, and the folder through which processes share their tasks."""
+    """Where and how runs happen."""
 
-    root: Path | None = None
+    root: Path | None = None  # of data sets
     device: str = "cpu"
-    threads: int = 1
-    tasks: Path | None = None
+    threads: int = 1  # of one run
+    tasks: Path | None = None  # folder through which processes share their tasks
+    save_every: float = field(default_factory=save_every)  # seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,10 +5,9 @@ Data is made here and shipped through the object store, once a node: other nodes
 a node is lost Ray starts its runs again elsewhere, and they go on from their last checkpoint.
 """
 
-import os
 import time
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpflbench.catalogue import Catalogue, load
@@ -117,7 +116,7 @@ def remote_run(run: Run, parts: dict[str, Any], place: Place, without: tuple[str
 
     catalogue = load(without)
     device = "cuda" if place.device.startswith("cuda") and torch.cuda.is_available() else place.device
-    here = Place(None, device, place.threads)
+    here = replace(place, root=None, device=device)
     try:
         check_sources(run, catalogue)
         watch = AtDesk(run, desk, platform.node())
@@ -170,8 +169,6 @@ class Cluster:
         here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=True)
         self.desk = ray.remote(num_cpus=0, scheduling_strategy=here)(Desk).remote()
         environment = {name: str(self.place.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-        if checkpoint := os.environ.get("DPFLBENCH_CHECKPOINT_SECONDS"):
-            environment["DPFLBENCH_CHECKPOINT_SECONDS"] = checkpoint
         self.submit = ray.remote(num_cpus=self.resources["cpu"], num_gpus=self.resources["gpu"], max_retries=RETRIES,
                                  runtime_env={"env_vars": environment})(remote_run)
 

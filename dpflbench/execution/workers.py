@@ -9,10 +9,12 @@ import multiprocessing as mp
 import os
 import shutil
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from multiprocessing import connection, resource_tracker
 from pathlib import Path
 from typing import Any
@@ -215,8 +217,7 @@ class Pool:
         device = next(d for d in self.devices if counts[d] < wanted[d])
         ours, theirs = mp.Pipe()
         setting = replace(self.setting, place=replace(self.setting.place, device=device))
-        context = mp.get_context("spawn")
-        process = context.Process(target=work, args=(theirs, setting), daemon=True, name=f"dpflbench on {device}")
+        process = _context().Process(target=work, args=(theirs, setting), daemon=True, name=f"dpflbench on {device}")
         with _signals_held():
             process.start()
         theirs.close()
@@ -276,6 +277,16 @@ def in_workers(devices: Sequence[str], setting: Setting, catalogue: Catalogue) -
             pool.close()
 
     return executor
+
+
+@lru_cache
+def _context() -> Any:
+    """How processes are started: afresh, or on Linux from one process that has imported everything once and done nothing since."""
+    if not sys.platform.startswith("linux"):
+        return mp.get_context("spawn")
+    context = mp.get_context("forkserver")
+    context.set_forkserver_preload([__name__, "scipy.optimize"])
+    return context
 
 
 @contextlib.contextmanager
