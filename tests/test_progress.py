@@ -1,0 +1,174 @@
+"""How far a suite is: counts, pace, time left; shown live, as lines, or from another terminal."""
+
+import io
+import json
+import os
+import time
+
+import pytest
+from record_factory import make_record
+from rich.console import Console
+from typer.testing import CliRunner
+
+from dpflbench.cli import app
+from dpflbench.cli.output import printable
+from dpflbench.execution import display as displays
+from dpflbench.execution.display import Lines, display, picture, summary
+from dpflbench.execution.progress import Progress, Snapshot, Tick, alive, duration, is_alive, labels
+from dpflbench.execution.store import Cell, Manifest, Store, write_atomically
+
+CELLS = [Cell({"privacy.mechanism": {"name": "gaussian"}, "privacy.epsilon.high": 6}, "DPSGD", 0, "a"),
+         Cell({"privacy.mechanism": {"name": "laplace"}, "privacy.epsilon.high": 6}, "WeiAvg", 1, "b"),
+         Cell({}, "DMLDP", 0, None, "impossible"), Cell({}, "FedSGD", 2, "c"), Cell({}, "FedSGD again", 2, "c")]
+MANIFEST = Manifest("suite", {}, CELLS)
+
+
+class Shown:
+    """A display that remembers."""
+
+    def __init__(self):
+        self.lines, self.ended = [], []
+
+    def say(self, line):
+        self.lines.append(line)
+
+    def finished(self, now, record, label, reused):
+        self.ended.append((now.finished, record.id, label, reused))
+
+    def poll(self, snapshot):
+        pass
+
+
+@pytest.fixture
+def progress():
+    """Three runs of 100 rounds on a clock that stands still until it is set."""
+    made = Progress(MANIFEST, {"a": 100, "b": 100, "c": 100}, Shown())
+    made.time = 1000.0
+    made.clock = lambda: made.time
+    return made
+
+
+def test_time_left_is_what_the_rounds_to_come_take_at_the_pace_so_far(progress):
+    assert progress.now().seconds_left is None
+    progress.started("a")
+    progress.tick(Tick("a", 0, 10.0))
+    progress.time += 10
+    progress.tick(Tick("a", 50, 40.0))
+    now = progress.now()
+    assert now.seconds_left == pytest.approx(50.0)  # 5 rounds a second, 250 to come
+    assert now.running[0]["speed"] == pytest.approx(5.0)
+    assert now.running[0]["utility"] == 40.0
+    progress.finished(make_record("a", "DPSGD", 0, {}, 50.0))
+    progress.finished(make_record("b", "WeiAvg", 1, {}, 50.0), reused=True)
+    assert progress.now().seconds_left == pytest.approx(10.0)  # 100 rounds in 10 seconds, 100 to come: what is reused counts for nothing
+    assert progress.now().finished == 2
+    assert progress.now().running == []
+
+
+def test_rounds_of_an_earlier_attempt_do_not_count_as_speed(progress):
+    progress.started("a")
+    progress.tick(Tick("a", 80, 10.0))
+    progress.time += 10
+    progress.tick(Tick("a", 90, 10.0))
+    assert progress.now().running[0]["speed"] == pytest.approx(1.0)
+    assert progress.now().seconds_left == pytest.approx(210.0)
+
+
+def test_a_utility_is_shown_until_there_is_a_newer_one(progress):
+    progress.started("a")
+    progress.tick(Tick("a", 1, 10.0))
+    progress.tick(Tick("a", 2, None))
+    assert progress.now().running[0]["utility"] == 10.0
+
+
+def test_runs_are_called_by_their_first_place_in_the_table():
+    assert labels(MANIFEST) == {"a": "DPSGD mechanism=gaussian high=6 seed 0", "b": "WeiAvg mechanism=laplace high=6 seed 1",
+                                "c": "FedSGD seed 2"}
+
+
+def test_counts_and_time_left_in_one_line():
+    now = Snapshot("suite", "here", 1, total=10, reused=3, counts={"failed": 1, "done": 2}, seconds_left=75.0)
+    assert summary(now) == "6 of 10 runs, 3 reused, 2 done, 1 failed, about 1 min 15 s left"
+    assert summary(Snapshot("suite", "here", 1, total=2, counts={"done": 2}, seconds_left=0.0)) == "2 of 2 runs, 2 done"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(None, "?"), (0.2, "0 s"), (59.4, "59 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"),
+                                               (7384, "2 h 03 min")])
+def test_durations_as_people_say_them(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_a_log_has_a_line_a_run_and_a_sign_of_life_a_minute(monkeypatch):
+    lines = []
+    log = Lines(lines.append)
+    now = Snapshot("suite", "here", 1, total=3, counts={"done": 1}, running=[{"label": "DPSGD seed 0", "round": 7, "rounds": 100}])
+    record = make_record("a", "DPSGD", 0, {}, 71.234)
+    log.finished(now, record, "DPSGD seed 0", False)
+    log.finished(now, make_record("b", "WeiAvg", 0, {}, 0.0, status="failed", reason="no luck"), "WeiAvg seed 0", False)
+    log.poll(lambda: now)
+    assert lines == ["[1/3] a DPSGD seed 0: done accuracy 71.23% (1 s)", "[1/3] b WeiAvg seed 0: failed (1 s) – no luck"]
+    monkeypatch.setattr(displays, "HEARTBEAT", 0.0)
+    log.poll(lambda: now)
+    assert lines[2] == "1 of 3 runs, 1 done; running: DPSGD seed 0 round 7/100"
+
+
+def test_quiet_says_only_what_went_wrong():
+    lines = []
+    with display(lines.append, printable, terminal=False, quiet=True) as shown:
+        shown.finished(Snapshot("suite", "here", 1), make_record("a", "DPSGD", 0, {}, 71.0), "DPSGD", False)
+        shown.poll(lambda: Snapshot("suite", "here", 1))
+        shown.say("a: damaged\x1b[2J")
+    assert lines == ["a: damaged\\x1b[2J"]
+
+
+def test_the_picture_has_a_line_a_running_run_and_a_bar(progress):
+    progress.started("a", "pid 7")
+    progress.tick(Tick("a", 0, None))
+    progress.time += 10
+    progress.tick(Tick("a", 25, 61.5))
+    progress.finished(make_record("b", "WeiAvg", 1, {}, 50.0), reused=True)
+    out = io.StringIO()
+    Console(file=out, width=140).print(picture(progress.now(), printable))
+    shown = out.getvalue()
+    for text in ("DPSGD mechanism=gaussian high=6 seed 0", "25/100", "61.50", "2.5", "pid 7", "1 of 3 runs, 1 reused", "1 min 10 s left"):
+        assert text in shown
+
+
+def test_other_terminals_see_the_same_and_nothing_is_left_afterwards(tmp_path):
+    store = Store(tmp_path)
+    store.write_manifest(MANIFEST)
+    store.write(make_record("b", "WeiAvg", 1, {}, 50.0))
+    progress = Progress(MANIFEST, {"a": 100, "b": 100, "c": 100}, Shown(), store)
+    progress.started("a", "pid 7")
+    progress.tick(Tick("a", 25, 61.5))
+    (snapshot,) = alive(store)
+    assert snapshot.pid == os.getpid()
+    assert snapshot.running[0]["round"] == 25
+    shown = CliRunner().invoke(app, ["status", str(tmp_path)]).output
+    assert "suite: 1 of 3 runs have a record: 1 done" in shown
+    assert f"process {os.getpid()} on" in shown
+    assert "25/100" in shown
+    progress.close()
+    assert alive(store) == []
+    assert "nothing is running here" in CliRunner().invoke(app, ["status", str(tmp_path)]).output
+
+
+def test_a_process_that_is_gone_or_silent_is_not_alive(tmp_path):
+    here = os.uname().nodename
+    assert is_alive(here, os.getpid(), 0.0)
+    assert not is_alive(here, 2**22 + 1, time.time())
+    assert is_alive("elsewhere", 1, time.time() - 30)
+    assert not is_alive("elsewhere", 1, time.time() - 90)
+    write_atomically(tmp_path / "work" / "running" / "x.json", "not json")
+    write_atomically(tmp_path / "work" / "running" / "y.json", json.dumps({"unknown": 1}))
+    assert alive(Store(tmp_path)) == []
+
+
+def test_a_run_that_ends_early_does_not_leave_its_rounds_to_come(progress):
+    progress.started("a")
+    progress.tick(Tick("a", 0, None))
+    progress.time += 10
+    progress.tick(Tick("a", 50, None))
+    progress.finished(make_record("a", "DPSGD", 0, {}, 0.0, status="diverged", reason="inf"))
+    assert progress.now().counts == {"diverged": 1}
+    assert progress.now().seconds_left == pytest.approx(20.0)  # 200 rounds to come, 100 spared or played in 10 seconds
