@@ -13,7 +13,7 @@ from dpflbench.checking import join, suggest
 from dpflbench.errors import DpflbenchError, SuiteError
 
 MAX_BYTES = 1 << 20
-MAX_NODES = 50_000  # values of a file after its aliases are written out
+MAX_NODES = 9_000  # values of a file after its aliases are written out; OmegaConf stops at 10,000 with advice to switch that off
 PLAIN = (str, int, float, bool, type(None))
 
 
