@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpflbench.federation.gradients.chunks import as_input, cut
+from dpflbench.federation.gradients.chunks import as_input
 from dpflbench.federation.gradients.entries import Slots, row_norm
 from dpflbench.interfaces import Ints, Layout
 from dpflbench.tasks.task import Shards
@@ -45,9 +45,9 @@ def as_affine(module: nn.Module, layout: Layout) -> Affine | None:
 class InputNorms:
     """Σ|x| or Σx² of the samples of clients seen so far."""
 
-    def __init__(self, shards: Shards, order: int) -> None:
+    def __init__(self, shards: Shards, order: int, dtype: torch.dtype) -> None:
         self.shards, self.order, self.version = shards, order, shards.x._version
-        self.values = shards.x.new_zeros(len(shards.x), dtype=torch.float32)
+        self.values = shards.x.new_zeros(len(shards.x), dtype=dtype)
         self.seen = np.zeros(len(shards.sizes), dtype=bool)
 
     def current(self, shards: Shards, order: int) -> bool:
@@ -55,12 +55,11 @@ class InputNorms:
         return shards.x is self.shards.x and shards.x._version == self.version and order == self.order
 
     def see(self, clients: Ints, size: int) -> Tensor:
-        """The norms [M], valid for those clients."""
-        new = clients[~self.seen[clients]]
-        if len(new):
-            for chunk in cut(self.shards.offsets, new, size):
-                norms = row_norm(as_input(chunk.gather(self.shards.x)).flatten(1), self.order)
-                for piece, (_, span) in zip(chunk.pieces, chunk.spans(), strict=True):
-                    self.values[piece.start:piece.stop] = norms[span]
-            self.seen[new] = True
+        """The norms [M], valid for those clients. Each client's are computed alone: their bits must not depend on who came with it."""
+        for client in clients[~self.seen[clients]].tolist():
+            start, end = int(self.shards.offsets[client]), int(self.shards.offsets[client + 1])
+            for at in range(start, end, size):
+                rows = slice(at, min(at + size, end))
+                self.values[rows] = row_norm(as_input(self.shards.x[rows]).flatten(1), self.order)
+            self.seen[client] = True
         return self.values

@@ -69,7 +69,7 @@ class Bookkeeper:
     def load(self, theta: Tensor) -> None:
         """Put theta into the copy, on theta's device."""
         if theta.device != next(iter(self._params.values())).device:
-            self.module.to(theta.device)
+            self._params = dict(self.module.to(theta.device).named_parameters())
         for t in self.layout.tensors:
             self._params[t.name].copy_(theta[t.start:t.stop].view(t.shape))
 
@@ -82,7 +82,7 @@ class Bookkeeper:
                 if output is not None:
                     output.register_hook(note)  # type: ignore[no-untyped-call]
             wanted = self._sources if phi is None else [*self._sources, phi]
-            grads = torch.autograd.grad(out, wanted, head(out.detach()))
+            grads = torch.autograd.grad(out, wanted, head(out.detach()), allow_unused=True)
         self._sources, self._taps = [], {}
         return None if phi is None else grads[-1]
 

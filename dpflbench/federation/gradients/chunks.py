@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpflbench.interfaces import Ints
 
-CACHE = 8 << 20  # bytes of inputs and activations a chunk may have on a CPU; flat between 4 and 16 MB where it was measured
+CACHE = 16 << 20  # bytes of inputs and activations a chunk may have on a CPU
 LEAST, MOST = 32, 1 << 14  # samples: below, calls cost more than arithmetic; above, nothing is gained
 
 

@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -19,13 +20,13 @@ from dpflbench.federation.gradients.entries import Book, Outer, Rows
 from dpflbench.federation.gradients.functional import Functional
 from dpflbench.federation.gradients.layout import layout_of, unflatten
 from dpflbench.federation.gradients.objective import Objective
+from dpflbench.federation.gradients.pooling import replace_pools
 from dpflbench.federation.gradients.rehearsal import rehearse, sample_bytes
 from dpflbench.interfaces import IDENTITY, Ints, LocalTransform
 from dpflbench.tasks.models import check_module
 from dpflbench.tasks.task import Shards
 
 MARGIN = 1e-6  # a clipped gradient is this much shorter than its bound: float32 rounding must not lengthen it
-PREDICT = 1000  # samples a piece
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,12 +52,14 @@ class Engine:
         self.clip_order, self.transform, self.phi_dim, self.chunk = clip_order, transform, phi_dim, chunk
         self._objective = Objective(n_classes)
         self._module = deepcopy(module).requires_grad_(False)
-        self._functional = Functional(self._module, self.layout, self._objective.losses, transform, phi_dim)
+        self._functional = Functional(self._module, self.layout, self._objective, transform, phi_dim)
+        self._predictor = Functional(replace_pools(deepcopy(self._module)), self.layout, self._objective, transform, phi_dim)
         why = "normalisation is personal" if self._functional.local else obstacle(module)
         self._books = None if why else Bookkeeper(module, self.layout)
         self.path = f"torch.func: {why}" if why else "bookkeeping"
         self._affine = as_affine(module, self.layout) if self._books and not phi_dim else None
         self._norms: InputNorms | None = None
+        self._sample_bytes: int | None = None
         self._rehearsed = False
 
     def clipped_sums(self, theta: Tensor, phi: Tensor, shards: Shards, clients: Ints, clip_norm: Tensor | None,
@@ -77,11 +80,10 @@ class Engine:
     def predict(self, theta: Tensor, phi: Tensor | None, x: Tensor) -> Tensor:
         """Outputs [B, outputs] for inputs with a row of phi each; None: phi at the identity."""
         _check(theta, x, *([] if phi is None else [phi]))
-        self._module.to(theta.device)
-        params = unflatten(theta, self.layout)
-        parts = [self._functional.outputs(params, None if phi is None else phi[i:i + PREDICT], as_input(x[i:i + PREDICT]))
-                 for i in range(0, max(1, len(x)), PREDICT)]
-        return torch.cat(parts)
+        self._predictor.to(theta.device)
+        params, size = unflatten(theta, self.layout), self._fitting(x)
+        return torch.cat([self._predictor.outputs(params, None if phi is None else phi[i:i + size], as_input(x[i:i + size]))
+                          for i in range(0, max(1, len(x)), size)])
 
     def losses(self, theta: Tensor, phi: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
         """Loss of each sample [B] at theta, with one phi [P] for all of them; None: phi at the identity."""
@@ -92,19 +94,25 @@ class Engine:
         """The chunk size; on the first call, after a rehearsal."""
         if self._books and not self._rehearsed:
             self._rehearsed = True
-            if why := rehearse(self._module, self.layout, self._objective, theta, shards.x):
+            if why := rehearse(self._module, self.layout, self._objective, shards.x):
                 self._books = self._affine = None
                 self.path = f"torch.func: {why}"
         if self.chunk is None:
-            rows = 0 if self._books else self.layout.dim
-            self.chunk = fitting(sample_bytes(self._module, shards.x) + 4 * rows, theta.device)
+            self.chunk = self._fitting(shards.x, 0 if self._books else self.layout.dim)
         if self._affine and not (self._norms and self._norms.current(shards, self.clip_order)):
-            self._norms = InputNorms(shards, self.clip_order)
+            self._norms = InputNorms(shards, self.clip_order, theta.dtype)
         return self.chunk
+
+    def _fitting(self, x: Tensor, extra: int = 0) -> int:
+        """Samples a chunk of inputs like x, with so many more numbers a sample."""
+        if self._sample_bytes is None:
+            self._sample_bytes = sample_bytes(self._module, x)
+        return fitting(self._sample_bytes + 4 * extra, x.device)
 
     def _pass(self, theta: Tensor, phi: Tensor, shards: Shards, clients: Ints, bound: Tensor | None,
               loss_bound: float | None, size: int) -> Sums:
         dim, order = self.layout.dim, None if bound is None else self.clip_order
+        clients = np.asarray(clients, dtype=np.int64)
         sums = theta.new_zeros(len(clients), dim + self.phi_dim)
         losses = None if loss_bound is None else theta.new_zeros(len(clients), 1)
         known = self._norms.see(clients, size) if self._norms and order else None
@@ -132,7 +140,7 @@ class Engine:
     def _noted(self, book: Book, theta: Tensor, phi: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """Put what the samples contribute into the book; the model's outputs."""
         if self._books is None:
-            self._module.to(theta.device)
+            self._functional.to(theta.device)
             by_theta, by_phi, out = self._functional.gradients(unflatten(theta, self.layout), phi, x, y)
             book.put([Rows(0, by_theta, (self.layout.dim,)), *self._rows_of_phi(by_phi)])
             return out

@@ -1,24 +1,25 @@
 """The torch.func way: the gradient of every sample by vmap, for any module. Slower, and the oracle of the fast way."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from dpflbench.federation.gradients.objective import Objective
 from dpflbench.interfaces import Layout, LocalTransform
-
-Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Functional:
     """Gradients of each sample as rows."""
 
-    def __init__(self, module: nn.Module, layout: Layout, loss: Loss, transform: LocalTransform, phi_dim: int) -> None:
-        self.layout, self.transform, self.phi_dim, self.loss = layout, transform, phi_dim, loss
-        self.module = module
+    def __init__(self, module: nn.Module, layout: Layout, objective: Objective, transform: LocalTransform, phi_dim: int) -> None:
+        self.module, self.layout, self.objective = module, layout, objective
+        self.transform, self.phi_dim = transform, phi_dim
         self.local = [t for t in layout.tensors if t.norm] if transform.norm_local else []
         self.tail = phi_dim - sum(t.stop - t.start for t in self.local)
+
+    def to(self, device: torch.device) -> None:
+        """Move the module's buffers and frozen parameters."""
+        self.module.to(device)
 
     def gradients(self, params: dict[str, Tensor], phi: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Per-sample gradients by theta [B, D] and phi [B, P], and outputs [B, outputs]."""
@@ -26,7 +27,7 @@ class Functional:
 
         def loss(params: dict[str, Tensor], phi: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             out = self._forward(params, phi[None] if self.phi_dim else None, x[None])
-            return self.loss(out, y[None])[0], out[0]
+            return self.objective.losses(out, y[None])[0], out[0]
 
         rows = vmap(grad(loss, argnums=(0, 1), has_aux=True), in_dims=(dims, 0, 0, 0))
         (by_name, by_phi), outputs = rows(params, phi, x, y)

@@ -16,10 +16,7 @@ class PairMax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, relu: bool) -> Tensor:
         """The maxima [B, C, H/2, W/2], not below 0 with relu."""
-        columns = torch.maximum(x[..., 0::2], x[..., 1::2])
-        out = torch.maximum(columns[:, :, 0::2], columns[:, :, 1::2])
-        if relu:
-            out.clamp_min_(0.0)
+        columns, out = pair_maxima(x, relu)
         ctx.save_for_backward(x, columns, out)
         ctx.relu = relu
         return out
@@ -36,6 +33,13 @@ class PairMax(torch.autograd.Function):
         return by_x, None
 
 
+def pair_maxima(x: Tensor, relu: bool) -> tuple[Tensor, Tensor]:
+    """Maxima over pairs of columns, and of those over pairs of rows, not below 0 with relu."""
+    columns = torch.maximum(x[..., 0::2], x[..., 1::2])
+    out = torch.maximum(columns[:, :, 0::2], columns[:, :, 1::2])
+    return columns, out.clamp_min_(0.0) if relu else out
+
+
 def _split(g: Tensor, first: Tensor, into: Tensor, other: Tensor) -> None:
     """Put g into the one place where `first` holds and into the other elsewhere."""
     torch.mul(g, first, out=into)
@@ -43,7 +47,7 @@ def _split(g: Tensor, first: Tensor, into: Tensor, other: Tensor) -> None:
 
 
 class Pool(nn.Module):
-    """MaxPool2d(2) in training passes on a CPU; what was there before in all others."""
+    """MaxPool2d(2), after ReLU if there was one; where the fast way does not apply, what was there before."""
 
     def __init__(self, pool: nn.MaxPool2d, relu: bool) -> None:
         super().__init__()
@@ -52,15 +56,17 @@ class Pool(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the maxima."""
         even = x.ndim == 4 and x.shape[2] % 2 == 0 and x.shape[3] % 2 == 0
-        if even and x.requires_grad and x.device.type == "cpu" and x.is_contiguous():
+        if even and x.device.type == "cpu" and x.is_contiguous():
+            if not (torch.is_grad_enabled() and x.requires_grad):
+                return pair_maxima(x, self.relu)[1]
             fast: Tensor = PairMax.apply(x, self.relu)  # type: ignore[no-untyped-call]
             return fast
         slow: Tensor = self.pool(nn.functional.relu(x) if self.relu else x)
         return slow
 
 
-def replace_pools(module: nn.Module) -> None:
-    """Put `Pool` in place of the 2×2 max pools in the module's Sequentials, together with a ReLU just before."""
+def replace_pools(module: nn.Module) -> nn.Module:
+    """The module with `Pool` in place of the 2×2 max pools in its Sequentials, together with a ReLU just before; in place."""
     for part in list(module.modules()):
         if type(part) is not nn.Sequential:
             continue
@@ -70,6 +76,7 @@ def replace_pools(module: nn.Module) -> None:
                 part[at] = Pool(child, relu)
                 if relu:
                     part[at - 1] = nn.Identity()
+    return module
 
 
 def _is_pair(pool: nn.MaxPool2d) -> bool:

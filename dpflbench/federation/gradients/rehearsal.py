@@ -32,12 +32,14 @@ def made_up(module: nn.Module, like: Tensor, samples: int, dtype: torch.dtype) -
     return torch.randint(tokens, shape, generator=rng, dtype=like.dtype)
 
 
-def rehearse(module: nn.Module, layout: Layout, objective: Objective, theta: Tensor, like: Tensor) -> str:
+def rehearse(module: nn.Module, layout: Layout, objective: Objective, like: Tensor) -> str:
     """Why book-keeping does not serve a module; empty if its gradients and norms are those of autograd, sample by sample."""
     module = deepcopy(module).to("cpu", torch.float64)
     x, y = made_up(module, like, SAMPLES, torch.float64), torch.zeros(SAMPLES, dtype=torch.int64)
-    theta = theta.detach().to("cpu", torch.float64)
-    theta = theta + 0.05 * torch.randn(theta.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    params = dict(module.named_parameters())
+    theta = torch.cat([params[t.name].detach().reshape(-1) for t in layout.tensors])
+    # a little off the initial values: what starts at 0 must not hide what depends on it
+    theta += 0.05 * torch.randn(theta.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     expected, alone, together = _one_by_one(module, layout, objective, theta, x, y)
     if not _close(alone, together):
         raise DpflbenchError(f"{type(module).__name__}: a sample's output depends on others in its batch; each must stand alone")
@@ -47,7 +49,7 @@ def rehearse(module: nn.Module, layout: Layout, objective: Objective, theta: Ten
         try:
             books.load(theta)
             books.run(book, x, None, lambda out: objective.gradient(out, y))
-        except (RuntimeError, DpflbenchError) as e:
+        except (RuntimeError, DpflbenchError, TypeError, ValueError, LookupError, AttributeError) as e:
             return _line(e)
         book.close()
         if book.norm is None or not _close(book.norm, norm):
