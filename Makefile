@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test bench clean help
+.PHONY: demo test test-ray bench clean help
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/'
 
@@ -14,6 +14,10 @@ help:            ## this list
 
 .venv/.dev: .venv/.base
 	$(PIP) -e ".[dev]"
+	@touch $@
+
+.venv/.ray: .venv/.dev
+	$(PIP) -e ".[ray]"
 	@touch $@
 
 .venv/.bench: .venv/.dev
@@ -27,6 +31,9 @@ test: .venv/.dev      ## ruff, mypy --strict, pytest
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-ray: .venv/.ray  ## a suite on a real two-node Ray cluster on this machine, one node lost in the middle
+	DPFLBENCH_TEST_RAY=1 RAY_USAGE_STATS_ENABLED=0 $(BIN)/python -m pytest tests/test_ray.py
 
 bench: .venv/.bench   ## speed against Opacus and plain torch, as ratios
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --benchmark-enable -s

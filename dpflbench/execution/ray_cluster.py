@@ -112,6 +112,7 @@ def remote_run(run: Run, parts: dict[str, Any], place: Place, without: tuple[str
     """One run on some node: its record, or that it was stopped or refused."""
     import platform
 
+    import ray
     import torch
 
     catalogue = load(without)
@@ -119,7 +120,7 @@ def remote_run(run: Run, parts: dict[str, Any], place: Place, without: tuple[str
     here = replace(place, root=None, device=device)
     try:
         check_sources(run, catalogue)
-        watch = AtDesk(run, desk, platform.node())
+        watch = AtDesk(run, desk, f"{platform.node()} {ray.get_runtime_context().get_node_id()[:6]}")
         return "record", execute(run, catalogue, here, watch, from_parts(parts, device))
     except Interrupted:
         return "stopped", None
@@ -199,7 +200,7 @@ class Cluster:
         try:
             kind, content = ray.get(ref)
         except ray.exceptions.RayError as e:
-            reason = f"lost by the cluster after {1 + RETRIES} attempts: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"
+            reason = f"lost by the cluster after {1 + RETRIES} attempts: {_first_line(e)}"
             yield bare_record(run, assembly_of(run, self.catalogue), "failed", reason, measured(Clock(), self.place.device))
             return
         if kind == "record":
@@ -238,6 +239,8 @@ def on_ray(address: str, resources: Mapping[str, float], place: Place, catalogue
         connect(ray, address)
         try:
             yield from Cluster(resources, place, catalogue, without, work, progress, stop).records()
+        except ray.exceptions.RayError as e:  # not a run's node, which Ray replaces, but what holds the cluster together
+            raise DpflbenchError(f"--address {address}: the cluster is lost ({_first_line(e)}); what is done is kept, run again") from None
         finally:
             ray.shutdown()
 
@@ -251,5 +254,8 @@ def connect(ray: Any, address: str) -> None:
     try:
         ray.init(address=address, log_to_driver=False, logging_level="WARNING", ignore_reinit_error=True)
     except (ConnectionError, ValueError, RuntimeError) as e:
-        first = str(e).splitlines()[0] if str(e) else type(e).__name__
-        raise DpflbenchError(f"--address {address}: no Ray cluster to join ({first}); start one by `ray start --head`") from None
+        raise DpflbenchError(f"--address {address}: no Ray cluster to join ({_first_line(e)}); start one by `ray start --head`") from None
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0]}" if str(error) else type(error).__name__
