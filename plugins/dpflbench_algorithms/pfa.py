@@ -23,7 +23,8 @@ Differs:
 
 What to expect: with one to three public clients in a cohort and dense noise, the projection keeps a few per cent of what sets the
 private mean apart from the public one, so the step is nearly the public clients' alone: fewer clients to average noise over, and
-their data only. PFA then loses to the plain mean of the whole cohort, the more so the less alike clients' data are.
+their data only. That is a gain where strict clients' noise swamps the plain mean (Laplace noise), and a loss where it does not, the
+more so the less alike clients' data are.
 """
 
 from dataclasses import dataclass
