@@ -97,8 +97,11 @@ def _import(points: Iterable[EntryPoint], problems: list[str]) -> list[Plugin]:
             continue  # an editable install can list one entry point twice
         try:
             module = point.load()
-        except Exception as e:  # whatever a stranger's module raises on import is a problem of that plugin, not a crash of ours
+        except (Exception, SystemExit) as e:  # whatever a stranger's module raises on import is its problem, not a crash of ours
             problems.append(f"{who}: does not import ({type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''})")
+            continue
+        if not inspect.ismodule(module):
+            problems.append(f"{who}: its entry point names {point.value}, a {type(module).__name__}; expected a module with hooks")
             continue
         loaded[point.name] = Plugin(point.name, distribution, version, module)
     return list(loaded.values())
@@ -113,12 +116,19 @@ def _register(manager: pluggy.PluginManager, plugin: Plugin, parts: dict[str, di
     except pluggy.PluginValidationError as e:
         problems.append(f"{who}: a hook does not fit ({str(e).splitlines()[-1]})")
         return
+    except ValueError:
+        problems.append(f"{who}: module {plugin.module.__name__} is another plugin already; one entry point a module")
+        return
+    before = len(problems)
     for name, value in vars(plugin.module).items():
         if getattr(value, "dpflbench_impl", None) is not None and name not in hooks:
             problems.append(f"{who}: '{name}' is not a hook; {suggest(name, hooks)}")
     for kind in KINDS:
         implementation = getattr(plugin.module, f"dpflbench_{kind}", None)
-        if implementation is None or getattr(implementation, "dpflbench_impl", None) is None:
+        if implementation is None:
+            continue
+        if getattr(implementation, "dpflbench_impl", None) is None:
+            problems.append(f"{who}: dpflbench_{kind} is not marked as a hook; put @hookimpl of dpflbench above it")
             continue
         try:
             factories = implementation()
@@ -139,6 +149,8 @@ def _register(manager: pluggy.PluginManager, plugin: Plugin, parts: dict[str, di
             else:
                 parts[kind][name] = Part(kind, name, factory, plugin.name, plugin.distribution, plugin.version,
                                          plugin.module.__name__)
+    if len(problems) == before and not any(part.plugin == plugin.name for known in parts.values() for part in known.values()):
+        problems.append(f"{who}: supplies nothing; expected a function marked @hookimpl, one of {', '.join(sorted(hooks))}")
 
 
 METHODS = {
@@ -191,5 +203,5 @@ def harness_digest() -> str:
     """SHA-256 over what of dpflbench itself can change a result: data, federation, privacy, interfaces, randomness."""
     here = Path(__file__).parent
     names = ("tasks", "federation", "interfaces.py", "randomness.py", "privacy/accounting.py", "privacy/ledger.py",
-             "privacy/sensitivity.py")
+             "privacy/sensitivity.py", "execution/prepare.py", "execution/outcome.py")
     return digest_of_sources(here / name for name in names)
