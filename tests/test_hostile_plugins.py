@@ -35,6 +35,9 @@ def plugin(module):
 PLUGINS = {
     "broken_import": "does not import (ModuleNotFoundError: No module named 'a_package_that_nobody_has')",
     "exits_on_import": "does not import (RuntimeError: first line)",
+    "exits": "does not import (SystemExit: 0)",
+    "unmarked": "dpflbench_aggregators is not marked as a hook; put @hookimpl of dpflbench above it",
+    "empty": "supplies nothing; expected a function marked @hookimpl, one of dpflbench_aggregators, ",
     "misspelt_hook": "'dpflbench_agregators' is not a hook; did you mean 'dpflbench_aggregators'?",
     "takes_kwargs": "aggregator 'anything': a factory takes named keyword parameters only (no *args, **kwargs)",
     "not_a_mapping": "dpflbench_aggregators must return a mapping from name to factory, found [<class",

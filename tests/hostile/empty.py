@@ -1,0 +1,1 @@
+"""Supplies nothing at all."""

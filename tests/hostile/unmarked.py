@@ -1,0 +1,7 @@
+"""Forgets the decorator."""
+
+from hostile.parts import Median
+
+
+def dpflbench_aggregators():
+    return {"median": Median}
