@@ -1,16 +1,24 @@
 """The skeleton of a plugin: names, refusals and content. That it passes as it is, installed from a wheel: test_example_package.py."""
 
 import ast
+import importlib
+import re
 import sys
 import tomllib
+from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 
 from dpflbench import suite as suites
+from dpflbench import testing
+from dpflbench.catalogue import Part
 from dpflbench.cli import main
 from dpflbench.errors import DpflbenchError
+from dpflbench.regression.compare import Tier
 from dpflbench.scaffold import names_of, skeleton, write_skeleton
+from dpflbench.testing import check_part
 
 
 def command(monkeypatch, capsys, *args):
@@ -79,3 +87,31 @@ def test_the_workflow_checks_tests_runs_verifies_and_compares():
     steps = [step.get("run", "") for step in body["jobs"]["check"]["steps"]]
     commands = [s.split(" ")[:2] for s in steps if s.startswith(("dpflbench", "pytest"))]
     assert commands == [["dpflbench", "check"], ["pytest"], ["dpflbench", "run"], ["dpflbench", "verify"], ["dpflbench", "compare"]]
+
+
+def blocks(language):
+    guide = (Path(__file__).parent.parent / "plugins" / "README.md").read_text()
+    return re.findall(rf"```{language}\n(.*?)```", guide, flags=re.DOTALL)
+
+
+def test_the_workflow_of_the_guide_is_the_one_that_is_written():
+    assert blocks("yaml") == [skeleton(names_of("my-idea"))[".github/workflows/dpflbench.yml"]]
+
+
+def test_the_code_of_the_guide_conforms(tmp_path, monkeypatch):
+    plugin, tests = blocks("python")
+    (tmp_path / "code_of_the_guide.py").write_text(plugin)
+    monkeypatch.syspath_prepend(tmp_path)
+    guide = importlib.import_module("code_of_the_guide")
+    for kind, factories in (("aggregators", guide.dpflbench_aggregators()), ("selectors", guide.dpflbench_selectors())):
+        for name, factory in factories.items():
+            assert check_part(Part(kind, name, factory, "guide", "guide", "1", "code_of_the_guide")) == ""
+    namespace = dict(vars(guide))
+    exec(compile(tests, "the guide", "exec"), namespace)
+    namespace["test_my_parts_conform"]()
+
+
+def test_the_guide_names_every_check_and_every_tier():
+    guide = (Path(__file__).parent.parent / "plugins" / "README.md").read_text()
+    assert all(f"`{name}`" in guide for name in testing.__all__ if name.startswith("check_") and name not in ("check_part", "check_plugin"))
+    assert all(f"| {tier} |" in guide for tier in get_args(Tier))
