@@ -37,7 +37,7 @@ def status(results: Folder) -> None:
     processes = alive(store)
     for process in processes:
         ago, left = max(0.0, time.time() - process.updated), process.seconds_left
-        typer.echo(printable(f"\nprocess {process.pid} on {process.host}, heard of {duration(ago)} ago"
+        typer.echo("\n" + printable(f"process {process.pid} on {process.host}, heard of {duration(ago)} ago"
                              f"{'' if left is None else f', about {duration(left)} left'}:"))
         rows = [[printable(text) for text in running_row(row)] for row in process.running]
         typer.echo(tabulate(rows, ["run", "round", "utility", "rounds/s", "where"], tablefmt="simple", disable_numparse=True))
