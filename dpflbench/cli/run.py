@@ -37,6 +37,10 @@ def run(suite: SuiteFile, out: Out = None, overrides: Overrides = None, data: Da
     checked = suites.load(suite, overrides or ())  # before anything heavy is imported: a typo answers at once
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
         os.environ[name] = str(threads)  # read when torch and NumPy are loaded, here and in workers
+    if jobs != "1" and executor == "local" and not explain:
+        from dpflbench.execution.processes import warm_up
+
+        warm_up()
     from dpflbench.catalogue import load
     from dpflbench.execution.prepare import Place
     from dpflbench.execution.stopping import Stop

@@ -125,9 +125,8 @@ def picture(now: Snapshot, clean: Clean) -> "RenderableType":
         table.add_column(name, justify="left" if name in ("running", "where") else "right", no_wrap=True)
     for row in now.running:
         table.add_row(*(Text(clean(text)) for text in running_row(row)))
-    bar = Table.grid(padding=(0, 1))
-    bar.add_row(ProgressBar(total=max(now.total, 1), completed=now.finished, width=40), Text(summary(now)))
-    return Group(table, bar) if now.running else Group(bar)
+    bar = ProgressBar(total=max(now.total, 1), completed=now.finished, width=60)
+    return Group(*([table] if now.running else []), bar, Text(summary(now)))
 
 
 def running_row(row: dict[str, Any]) -> list[str]:

@@ -87,7 +87,7 @@ def execute(run: Run, catalogue: Catalogue, place: Place, watch: Watch | None = 
             raise
         except DpflbenchError as e:
             status, reason = "failed", str(e)
-        except Exception as e:  # whatever a plugin or we do wrong costs its run, not the suite; the record says what it was
+        except (Exception, SystemExit) as e:  # whatever a plugin or we do wrong costs its run, not the suite; the record says what it was
             status, reason = "failed", f"{type(e).__name__}: {e}"
             attempt.extra["traceback"] = traceback.format_exc(limit=-8)
         return attempt.ended(status, reason)

@@ -9,18 +9,17 @@ import multiprocessing as mp
 import os
 import shutil
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from multiprocessing import connection, resource_tracker
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
 from dpflbench.catalogue import Catalogue, load
 from dpflbench.errors import DpflbenchError
+from dpflbench.execution import processes
 from dpflbench.execution.execute import Interrupted, Place, assembly_of, execute
 from dpflbench.execution.executors import WAIT, Executor, tick_of
 from dpflbench.execution.outcome import bare_record, measured
@@ -217,8 +216,8 @@ class Pool:
         device = next(d for d in self.devices if counts[d] < wanted[d])
         ours, theirs = mp.Pipe()
         setting = replace(self.setting, place=replace(self.setting.place, device=device))
-        process = _context().Process(target=work, args=(theirs, setting), daemon=True, name=f"dpflbench on {device}")
-        with _signals_held():
+        process = processes.context().Process(target=work, args=(theirs, setting), daemon=True, name=f"dpflbench on {device}")
+        with processes.signals_held():
             process.start()
         theirs.close()
         worker = Worker(process, ours, device)
@@ -277,27 +276,3 @@ def in_workers(devices: Sequence[str], setting: Setting, catalogue: Catalogue) -
             pool.close()
 
     return executor
-
-
-@lru_cache
-def _context() -> Any:
-    """How processes are started: afresh, or on Linux from one process that has imported everything once and done nothing since."""
-    if not sys.platform.startswith("linux"):
-        return mp.get_context("spawn")
-    context = mp.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "scipy.optimize"])
-    return context
-
-
-@contextlib.contextmanager
-def _signals_held() -> Iterator[None]:
-    """A process started inside never gets Ctrl-C or TERM, not even while it imports; ours wait until the end of the block."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    resource_tracker.ensure_running()  # started by the first process otherwise, and it would lift the mask
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
