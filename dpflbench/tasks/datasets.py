@@ -115,9 +115,8 @@ def _with_features(examples: Examples, features: Features | None) -> Examples:
 
 def _with_features_cached(dataset: Dataset, features: Features | None, root: Path | None) -> Examples:
     """The same for the official split, where nothing depends on the seed: kept between runs, without the images."""
-    if features is None:
-        return dataset.load(root)
-    if type(dataset).__repr__ is object.__repr__:  # a data set that does not show its parameters cannot be told from another
+    # A data set that does not show its parameters cannot be told from another.
+    if features is None or not features.costly or type(dataset).__repr__ is object.__repr__:
         return _with_features(dataset.load(root), features)
 
     def build() -> Tensors:

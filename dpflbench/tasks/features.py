@@ -1,12 +1,13 @@
 """What the model sees of an example: principal components, standardised or flattened values.
 
-Fitted on the training pool only and declared public preprocessing: it is not paid for from anybody's budget, and a report says so.
-`FEATURES` maps the `kind` of a suite to its class. Without features the model sees the example itself, images scaled to [0, 1].
+Fitted on the training pool (held-out shards included, the test part never) and declared public preprocessing: it is not paid for
+from anybody's budget. `FEATURES` maps the `kind` of a suite to its class. Without features the model sees
+the example itself, images scaled to [0, 1].
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -19,6 +20,11 @@ ROWS = 8192  # rows in float64 at a time
 @runtime_checkable
 class Features(Protocol):
     """A map fitted on training examples."""
+
+    @property
+    def costly(self) -> bool:
+        """Whether the result is worth keeping on disk: smaller than what it is made of and slow to make."""
+        ...
 
     def fit_apply(self, train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
         """The features of both parts, float32; fitted on `train` alone."""
@@ -39,6 +45,7 @@ class Pca:
     components: int = 50
     scale: Literal["overall", "each", "none"] = "overall"
     standardise: bool = False
+    costly: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.components < 1:
@@ -73,22 +80,24 @@ class Pca:
 class Standardise:
     """Zero mean and unit variance, a channel at a time for images and a column at a time otherwise."""
 
+    costly: ClassVar[bool] = False
+
     def fit_apply(self, train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
         """Training mean and standard deviation, applied to both parts; a constant column becomes 0."""
-        train, test = as_float(train), as_float(test)
-        if train.dim() == 4:  # [M, C, H, W]
-            axes, shape = (0, 2, 3), (1, -1, 1, 1)
-        else:
-            axes, shape = (0,), (1, *train.shape[1:])  # type: ignore[assignment]
-        mean = train.double().mean(axes)
-        spread = _safe_root(((train.double() - mean.reshape(shape)) ** 2).mean(axes))
-        mean, spread = mean.reshape(shape).float(), spread.reshape(shape).float()
-        return (train - mean) / spread, (test - mean) / spread
+        images = train.dim() == 4  # [M, C, H, W]
+        axes = (0, 2, 3) if images else (0,)
+        zero = torch.zeros((), dtype=torch.float64)
+        count = len(train) * (train.shape[2] * train.shape[3] if images else 1)
+        mean = sum((part.sum(axes, keepdim=True) for part in _parts(train)), zero) / count
+        spread = _safe_root(sum((((part - mean) ** 2).sum(axes, keepdim=True) for part in _parts(train)), zero) / count)
+        return _standardised(train, mean.float(), spread.float()), _standardised(test, mean.float(), spread.float())
 
 
 @dataclass(frozen=True, slots=True)
 class Flatten:
     """One row of numbers an example; images scaled to [0, 1]."""
+
+    costly: ClassVar[bool] = False
 
     def fit_apply(self, train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
         """Both parts as [M, values]."""
@@ -103,22 +112,30 @@ def as_float(x: Tensor) -> Tensor:
     return x.float().div_(255.0) if x.dtype == torch.uint8 else x.float()
 
 
-def _chunks(x: Tensor) -> Iterator[Tensor]:
-    """Rows in float64, images divided by 255."""
-    for part in torch.split(x.flatten(1), ROWS):
+def _parts(x: Tensor) -> Iterator[Tensor]:
+    """Some examples at a time in float64, images divided by 255."""
+    for part in torch.split(x, ROWS):
         yield part.double() / 255.0 if x.dtype == torch.uint8 else part.double()
+
+
+def _standardised(x: Tensor, mean: Tensor, spread: Tensor) -> Tensor:
+    """(x - mean) / spread as float32, without changing x and with one copy at most of what may be large."""
+    values = as_float(x)
+    return (values - mean if values is x else values.sub_(mean)).div_(spread)
 
 
 def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean [P] and covariance [P, P] (divided by M)."""
-    mean = sum((part.sum(0) for part in _chunks(x)), torch.zeros(())) / len(x)
-    covariance = sum(((part - mean).T @ (part - mean) for part in _chunks(x)), torch.zeros(())) / len(x)
+    rows = x.flatten(1)
+    zero = torch.zeros((), dtype=torch.float64)
+    mean = sum((part.sum(0) for part in _parts(rows)), zero) / len(x)
+    covariance = sum(((part - mean).T @ (part - mean) for part in _parts(rows)), zero) / len(x)
     return mean, covariance
 
 
 def _project(x: Tensor, mean: Tensor, projection: Tensor) -> Tensor:
     """(x - mean) @ projection as float32."""
-    return torch.cat([((part - mean) @ projection).float() for part in _chunks(x)])
+    return torch.cat([((part - mean) @ projection).float() for part in _parts(x.flatten(1))])
 
 
 def _safe_root(variance: Tensor) -> Tensor:
