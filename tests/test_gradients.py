@@ -287,6 +287,11 @@ def test_frozen_parameters_are_no_part_of_theta_and_stay_where_they_are():
     assert agrees(module, (4,)) == "bookkeeping"
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_wide_inputs_of_scattered_clients_are_used_where_they_lie(bias):
+    assert agrees(nn.Sequential(nn.Flatten(), nn.Linear(4000, 3, bias)), (40, 100)) == "bookkeeping"
+
+
 def test_an_affine_map_with_frozen_weight_is_treated_too():
     module = nn.Linear(4, 3)
     module.weight.requires_grad_(False)

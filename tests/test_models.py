@@ -50,7 +50,7 @@ def test_a_convolutional_model_refuses_flat_features_by_name(name):
 
 
 def test_lenet_refuses_images_smaller_than_its_kernels():
-    with pytest.raises(DpflbenchError, match="lenet5: input shape .* too small"):
+    with pytest.raises(DpflbenchError, match=r"lenet5: input shape .* too small"):
         MODELS["lenet5"]().build((1, 8, 8), 10)
 
 

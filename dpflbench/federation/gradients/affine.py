@@ -9,10 +9,37 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpflbench.federation.gradients.chunks import as_input
-from dpflbench.federation.gradients.entries import Slots, row_norm
+from dpflbench.federation.gradients.chunks import Chunk, as_input
+from dpflbench.federation.gradients.entries import Book, Outer, Slots, row_norm
+from dpflbench.federation.gradients.objective import Objective
 from dpflbench.interfaces import Ints, Layout
 from dpflbench.tasks.task import Shards
+
+GATHERED = 1 << 16  # bytes: clients with fewer than that of inputs are copied together, others are multiplied where they lie
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outers:
+    """The gradients of `Outer` with every client's inputs where they lie: wide rows cost more to gather than to multiply."""
+
+    slots: Slots
+    a: list[Tensor]  # [n, inputs] each, piece by piece
+    g: Tensor  # [B, outputs]
+    known: Tensor | None  # [B], the norms of the inputs
+
+    def norm(self, order: int) -> Tensor:
+        """‖g‖₁·(‖a‖₁ + 1), or ‖g‖²·(‖a‖² + 1), by sample."""
+        known = torch.cat([row_norm(a, order) for a in self.a]) if self.known is None else self.known
+        outer = row_norm(self.g, order)
+        return torch.addcmul(outer, outer, known) if "bias" in self.slots else outer.mul_(known)
+
+    def add(self, sums: Tensor, chunk: Chunk, factor: Tensor) -> None:
+        """gᵀa and Σg of the factor-weighted g, by client."""
+        g, start, outputs = self.g * factor[:, None], self.slots["weight"], self.g.shape[1]
+        for (row, span), a in zip(chunk.spans(), self.a, strict=True):
+            sums[row, start:start + outputs * a.shape[1]].view(outputs, -1).addmm_(g[span].T, a)
+            if "bias" in self.slots:
+                sums[row, self.slots["bias"]:self.slots["bias"] + outputs].add_(g[span].sum(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +49,22 @@ class Affine:
     outputs: int
     slots: Slots
 
-    def outputs_of(self, theta: Tensor, x: Tensor) -> Tensor:
+    def run(self, book: Book, chunk: Chunk, shards: Shards, theta: Tensor, y: Tensor, objective: Objective,
+            known: Tensor | None) -> Tensor:
+        """Put what the chunk's samples contribute into the book; the outputs [B, outputs]."""
+        norms = None if known is None else chunk.gather(known)
+        as_it_is = chunk.joint and shards.x.is_floating_point()
+        if as_it_is or shards.x[0].nbytes * len(y) < GATHERED * len(chunk.pieces):
+            x = as_input(chunk.gather(shards.x)).flatten(1)
+            out = self._outputs(theta, x)
+            book.put([Outer(self.slots, x, objective.gradient(out, y), norms)])
+        else:
+            xs = [as_input(shards.x[p.start:p.stop]).flatten(1) for p in chunk.pieces]
+            out = torch.cat([self._outputs(theta, x) for x in xs])
+            book.put([Outers(self.slots, xs, objective.gradient(out, y), norms)])
+        return out
+
+    def _outputs(self, theta: Tensor, x: Tensor) -> Tensor:
         """x Wᵀ + b for x [B, inputs]."""
         start = self.slots["weight"]
         weight = theta[start:start + self.outputs * x.shape[1]].view(self.outputs, x.shape[1])

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients.affine import InputNorms, as_affine
 from dpflbench.federation.gradients.bookkeeping import Bookkeeper, obstacle
-from dpflbench.federation.gradients.chunks import Chunk, as_input, cut, fitting
-from dpflbench.federation.gradients.entries import Book, Outer, Rows
+from dpflbench.federation.gradients.chunks import MOST, Chunk, as_input, cut, fitting
+from dpflbench.federation.gradients.entries import Book, Rows
 from dpflbench.federation.gradients.functional import Functional
 from dpflbench.federation.gradients.layout import layout_of, unflatten
 from dpflbench.federation.gradients.objective import Objective
@@ -98,7 +98,7 @@ class Engine:
                 self._books = self._affine = None
                 self.path = f"torch.func: {why}"
         if self.chunk is None:
-            self.chunk = self._fitting(shards.x, 0 if self._books else self.layout.dim)
+            self.chunk = MOST if self._affine else self._fitting(shards.x, 0 if self._books else self.layout.dim)
         if self._affine and not (self._norms and self._norms.current(shards, self.clip_order)):
             self._norms = InputNorms(shards, self.clip_order, theta.dtype)
         return self.chunk
@@ -119,19 +119,15 @@ class Engine:
         if self._books and not self._affine:
             self._books.load(theta)
         for chunk in cut(shards.offsets, clients, size):
-            x, y = as_input(chunk.gather(shards.x)), chunk.gather(shards.y)
-            book = Book(order)
+            book, y = Book(order), chunk.gather(shards.y)
             if self._affine:
-                x = x.flatten(1)
-                out = self._affine.outputs_of(theta, x)
-                norms = None if known is None else chunk.gather(known)
-                book.put([Outer(self._affine.slots, x, self._objective.gradient(out, y), norms)])
+                out = self._affine.run(book, chunk, shards, theta, y, self._objective, known)
             else:
-                out = self._noted(book, theta, chunk.spread(phi), x, y)
+                out = self._noted(book, theta, chunk.spread(phi), as_input(chunk.gather(shards.x)), y)
             book.close()
             factor = None if bound is None or book.norm is None else self._factor(book.norm, bound, chunk)
             for entry in book.entries:
-                entry.add(sums, chunk, x.new_ones(len(x)) if factor is None else factor)
+                entry.add(sums, chunk, theta.new_ones(len(y)) if factor is None else factor)
             if losses is not None:
                 loss = self._objective.losses(out, y).clamp(0.0, loss_bound)
                 Rows(0, loss[:, None], (1,)).add(losses, chunk, torch.ones_like(loss))
