@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -353,8 +354,6 @@ def test_a_baseline_whose_done_runs_have_no_utility_is_refused(results, tmp_path
 
 
 def test_the_regression_suite_plans_every_built_in_algorithm_under_both_mechanisms(catalogue):
-    from pathlib import Path
-
     planned = plan_suite(suites.load(Path(__file__).parent.parent / "suites" / "regression.yaml"), catalogue, None)
     cells = planned.manifest.cells
     built_in = {name for name, part in catalogue.parts["algorithms"].items() if part.distribution == "dpflbench"}
@@ -363,3 +362,29 @@ def test_the_regression_suite_plans_every_built_in_algorithm_under_both_mechanis
     assert {(c.algorithm, c.coordinates["privacy.mechanism"]) for c in cells if c.run} == pairs
     assert len({c.seed for c in cells}) >= 3
     assert np.all([c.reason for c in cells if c.run is None])
+
+
+def executed(planned, catalogue):
+    runs = sorted(planned.runs.values(), key=lambda run: run.config["seed"])  # runs of one seed share their data
+    return Results(planned.manifest, {run.id: execute(run, catalogue, Place()) for run in runs})
+
+
+def test_noise_that_is_a_millionth_larger_is_seen_by_the_models_and_not_by_utility(results, blobs, catalogue, tmp_path, monkeypatch):
+    from dpflbench_algorithms.mechanisms import Gaussian
+
+    path = tmp_path / "gate.yaml"
+    body = {**TINY, "task": {**TINY["task"], "dataset": {"name": "npz", "path": str(blobs)}}}
+    path.write_text(yaml.safe_dump(body))
+    sample = Gaussian.sample
+    monkeypatch.setattr(Gaussian, "sample", lambda self, scale, shape, rng: sample(self, scale * (1 + 1e-6), shape, rng))
+    after = executed(plan_suite(suites.load(path), catalogue, None), catalogue)
+    found = failures(compare(after, baseline_of(results), Limits(slowdown=math.inf)))
+    assert [(tier, name) for tier, name, _ in found] == [("numerics", "DPSGD (gaussian)"), ("numerics", "WeiAvg (gaussian)")]
+
+
+def test_this_commit_passes_its_own_gate(catalogue):
+    repo = Path(__file__).parent.parent
+    if not (repo / "reports" / "baseline.json").exists():
+        pytest.skip("there is no reports/baseline.json yet")
+    after = executed(plan_suite(suites.load(repo / "suites" / "regression.yaml"), catalogue, None), catalogue)
+    assert failures(compare(after, load_baseline(repo / "reports" / "baseline.json"))) == []
