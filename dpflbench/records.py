@@ -131,6 +131,8 @@ def _check_shape(record: Record) -> None:
     for name in ("config", "facts", "measured", "plugins", "final", "rounds", "clients", "events"):
         if not isinstance(getattr(record, name), dict):
             raise ValueError(f"{name} is no mapping")
+    if type(record.config.get("seed", 0)) is not int:
+        raise ValueError("config.seed is no integer")
     for name in ("rounds", "clients", "events"):
         columns = getattr(record, name).values()
         if not all(isinstance(column, np.ndarray) and column.ndim for column in columns) or len({len(c) for c in columns}) > 1:
