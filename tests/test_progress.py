@@ -14,7 +14,7 @@ from dpflbench.cli import app
 from dpflbench.cli.output import printable
 from dpflbench.execution import display as displays
 from dpflbench.execution.display import Lines, display, picture, summary
-from dpflbench.execution.progress import Progress, Snapshot, Tick, alive, duration, is_alive, labels
+from dpflbench.execution.progress import Progress, Snapshot, Tick, alive, bury, duration, is_alive, labels
 from dpflbench.execution.store import Cell, Manifest, Store, write_atomically
 
 CELLS = [Cell({"privacy.mechanism": {"name": "gaussian"}, "privacy.epsilon.high": 6}, "DPSGD", 0, "a"),
@@ -134,7 +134,8 @@ def test_the_picture_has_a_line_a_running_run_and_a_bar(progress):
         assert text in shown
 
 
-def test_other_terminals_see_the_same_and_nothing_is_left_afterwards(tmp_path):
+def test_other_terminals_see_the_same_and_nothing_is_left_afterwards(tmp_path, monkeypatch):
+    monkeypatch.setattr("dpflbench.execution.progress.PERIOD", 0.0)
     store = Store(tmp_path)
     store.write_manifest(MANIFEST)
     store.write(make_record("b", "WeiAvg", 1, {}, 50.0))
@@ -162,6 +163,17 @@ def test_a_process_that_is_gone_or_silent_is_not_alive(tmp_path):
     write_atomically(tmp_path / "work" / "running" / "x.json", "not json")
     write_atomically(tmp_path / "work" / "running" / "y.json", json.dumps({"unknown": 1}))
     assert alive(Store(tmp_path)) == []
+
+
+def test_what_processes_that_are_gone_have_left_is_buried_and_the_living_are_left_alone(tmp_path):
+    store, here = Store(tmp_path), os.uname().nodename
+    for pid in (os.getpid(), 2**22 + 1):
+        snapshot = {"name": "suite", "host": here, "pid": pid, "updated": time.time()}
+        write_atomically(store.work("running") / f"{here}-{pid}.json", json.dumps(snapshot))
+        write_atomically(store.work("tasks") / f"{here}-{pid}" / "task.pt", b"")
+    bury(store)
+    assert [p.name for p in store.work("running").iterdir()] == [f"{here}-{os.getpid()}.json"]
+    assert [p.name for p in store.work("tasks").iterdir()] == [f"{here}-{os.getpid()}"]
 
 
 def test_a_run_that_ends_early_does_not_leave_its_rounds_to_come(progress):

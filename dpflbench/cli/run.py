@@ -32,11 +32,11 @@ def run(suite: SuiteFile, out: Out = None, overrides: Overrides = None, data: Da
         without: Without = None, jobs: Jobs = "1", jobs_per_gpu: JobsPerGpu = 1, threads: Threads = 1, executor: Where = "local",
         address: Address = "auto", explain: Explain = False, quiet: Quiet = False) -> None:
     """Run what a suite asks for and is not there yet, then print its table and write its report."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
+        os.environ[name] = str(threads)  # read when torch and NumPy are loaded, here and in workers: first of all
     from dpflbench import suite as suites
 
     checked = suites.load(suite, overrides or ())  # before anything heavy is imported: a typo answers at once
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
-        os.environ[name] = str(threads)  # read when torch and NumPy are loaded, here and in workers
     if jobs != "1" and executor == "local" and not explain:
         from dpflbench.execution.processes import warm_up
 
@@ -91,18 +91,15 @@ def _local(jobs: str, per_gpu: int, place: "Place", store: "Store", catalogue: "
 
 def _carry_out(planned: "Planned", store: "Store", catalogue: "Catalogue", executor: "Executor", stop: "Stop", quiet: bool) -> None:
     """Do what is missing, showing how far it is."""
-    import shutil
-
     from dpflbench.cli.output import printable
     from dpflbench.execution.display import display
     from dpflbench.execution.executors import carry_out
-    from dpflbench.execution.progress import Progress, leftover_tasks
+    from dpflbench.execution.progress import Progress, bury
     from dpflbench.execution.worklist import Worklist, by_task
 
     store.check_room(len(planned.runs))
     store.write_manifest(planned.manifest)
-    for folder in leftover_tasks(store):  # of a process that was killed
-        shutil.rmtree(folder, ignore_errors=True)
+    bury(store)
     rounds = {run.id: int(run.config["federation"]["rounds"]) for run in planned.runs.values()}
     with display(typer.echo, printable, sys.stdout.isatty(), quiet) as shown:
         progress = Progress(planned.manifest, rounds, shown, store)
@@ -111,8 +108,7 @@ def _carry_out(planned: "Planned", store: "Store", catalogue: "Catalogue", execu
             carry_out(work, executor, progress, stop)
         finally:
             progress.close()
-            for folder in leftover_tasks(store):
-                shutil.rmtree(folder, ignore_errors=True)
+            bury(store)
 
 
 def _explain(planned: "Planned", store: "Store") -> None:

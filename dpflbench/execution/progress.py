@@ -8,10 +8,10 @@ import contextlib
 import json
 import os
 import platform
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from dpflbench.errors import DpflbenchError
@@ -101,7 +101,8 @@ class Progress:
         self._played = 0
         self._began: float | None = None
         self._path = None if store is None else store.work("running") / f"{platform.node()}-{os.getpid()}.json"
-        self._written = 0.0
+        self._written = -PERIOD
+        self.poll()  # alive from now on
 
     def started(self, run: str, where: str = "") -> None:
         """A run is under way."""
@@ -200,7 +201,7 @@ def alive(store: Store) -> list[Snapshot]:
 
 def is_alive(host: str, pid: int, updated: float) -> bool:
     """Whether a process is there: asked of the system on this machine, judged by its last sign of life on another."""
-    if host != platform.node():
+    if host != platform.node() or os.name != "posix":
         return time.time() - updated < SILENT
     try:
         os.kill(pid, 0)
@@ -217,11 +218,13 @@ def refuse_if_alive(store: Store, what: str) -> None:
         raise DpflbenchError(f"{store.root}: process {snapshot.pid} on {snapshot.host} works here; {what} when it has ended")
 
 
-def leftover_tasks(store: Store) -> list[Path]:
-    """Folders of shared tasks whose process is gone."""
+def bury(store: Store) -> None:
+    """Remove what processes that are gone have left behind: their signs of life and the data their workers shared."""
     busy = {f"{s.host}-{s.pid}" for s in alive(store)}
-    folder = store.work("tasks")
-    return [p for p in sorted(folder.iterdir()) if p.name not in busy] if folder.is_dir() else []
+    for path in [*store.work("running").glob("*.json"), *store.work("tasks").glob("*")]:
+        if path.name.removesuffix(".json") not in busy:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def duration(seconds: float | None) -> str:

@@ -115,13 +115,12 @@ def remote_run(run: Run, parts: dict[str, Any], place: Place, without: tuple[str
     import ray
     import torch
 
-    catalogue = load(without)
-    device = "cuda" if place.device.startswith("cuda") and torch.cuda.is_available() else place.device
-    here = replace(place, root=None, device=device)
+    catalogue, node = load(without), f"{platform.node()} {ray.get_runtime_context().get_node_id()[:6]}"
     try:
         check_sources(run, catalogue)
-        watch = AtDesk(run, desk, f"{platform.node()} {ray.get_runtime_context().get_node_id()[:6]}")
-        return "record", execute(run, catalogue, here, watch, from_parts(parts, device))
+        if place.device == "cuda" and not torch.cuda.is_available():
+            raise DpflbenchError(f"node {node}: the suite asks for a GPU (resources.gpu), but torch sees none there")
+        return "record", execute(run, catalogue, place, AtDesk(run, desk, node), from_parts(parts, place.device))
     except Interrupted:
         return "stopped", None
     except DpflbenchError as e:
@@ -144,6 +143,7 @@ class Cluster:
     pending: dict[Any, Run] = field(default_factory=dict)
     tasks: dict[str, Any] = field(default_factory=dict)  # object refs by task
     polled: float = 0.0
+    warned: bool = False
 
     def records(self) -> Generator[Record, None, None]:
         """Records as they come, until nothing is left to do or somebody asked to stop."""
@@ -177,7 +177,11 @@ class Cluster:
         """How many runs to have under way: enough that the cluster never waits, as it is at this moment."""
         there = ray.cluster_resources()
         fits = [int(there.get(name, 0) / need) for name, need in (("CPU", self.resources["cpu"]), ("GPU", self.resources["gpu"])) if need]
-        return max(1, AHEAD * min(fits, default=1))
+        room = AHEAD * min(fits, default=1)
+        if not room and not self.warned:
+            self.warned = True
+            self.progress.say(f"the cluster has no room for a run that asks for {dict(self.resources)}; waiting for nodes to join")
+        return max(1, room)
 
     def _start(self, ray: Any, run: Run) -> None:
         assembly = assembly_of(run, self.catalogue)
@@ -187,7 +191,8 @@ class Cluster:
             self.tasks[key] = ray.put({name: part.numpy() if hasattr(part, "numpy") else part for name, part in parts.items()})
         self._forget_tasks(key)
         self.desk.offer.remote(run.id, self.work.load(run.id))
-        self.pending[self.submit.remote(run, self.tasks[key], self.place, self.without, self.desk)] = run
+        there = replace(self.place, root=None, device="cuda" if self.resources["gpu"] else "cpu")
+        self.pending[self.submit.remote(run, self.tasks[key], there, self.without, self.desk)] = run
         self.progress.started(run.id, "queued")
 
     def _forget_tasks(self, key: str) -> None:
@@ -204,6 +209,7 @@ class Cluster:
             yield bare_record(run, assembly_of(run, self.catalogue), "failed", reason, measured(Clock(), self.place.device))
             return
         if kind == "record":
+            self.desk.offer.remote(run.id, None)
             yield content
         elif kind == "refused":
             raise DpflbenchError(content)

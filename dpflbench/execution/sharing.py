@@ -36,7 +36,10 @@ def shared_task(folder: Path, key: str, build: Callable[[], Task]) -> Task:
                 _write(path, task)
             except (OSError, RuntimeError) as e:  # torch reports a full disk as RuntimeError
                 return _alone(folder, e, task)
-        return from_parts(torch.load(path, weights_only=True, mmap=True))
+        try:
+            return from_parts(torch.load(path, weights_only=True, mmap=True))
+        except OSError as e:  # somebody has tidied up
+            return _alone(folder, e, build())
 
 
 def _alone(folder: Path, error: Exception, task: Task) -> Task:

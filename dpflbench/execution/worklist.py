@@ -32,6 +32,7 @@ class Worklist:
         self.began = time.time()
         self.waiting: deque[Run] = deque()
         self._locks: dict[str, BaseFileLock] = {}
+        self._said = False
         for run in runs.values():
             record = self._found(run.id)
             if record is None:
@@ -62,6 +63,9 @@ class Worklist:
                 return run
             lock.release()
             self.reused(record)
+        if self.waiting and not self._locks and not self._said:
+            self._said = True
+            self.say(f"waiting for {len(self.waiting)} runs that another process is doing")
         return None
 
     def keep(self, record: Record) -> None:
