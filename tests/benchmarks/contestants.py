@@ -114,7 +114,8 @@ def best_chunk(make, chunks):
 def machine():
     """Facts without which a time means nothing."""
     info = Path("/proc/cpuinfo")
-    names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return {"cpu": names[0] if names else platform.processor(), "cores": len(names), "system": platform.platform(),
             "python": platform.python_version(), "torch": torch.__version__, "threads": torch.get_num_threads(),
             "date": time.strftime("%Y-%m-%d")}

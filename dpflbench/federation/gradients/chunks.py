@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpflbench.interfaces import Ints
 
-CACHE = 16 << 20  # bytes of inputs and activations a chunk may have on a CPU
+CACHE = 24 << 20  # bytes of inputs and activations a chunk may have on a CPU
 LEAST, MOST = 32, 1 << 14  # samples: below, calls cost more than arithmetic; above, nothing is gained
 
 

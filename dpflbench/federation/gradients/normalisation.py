@@ -21,7 +21,8 @@ class GroupNorm(torch.autograd.Function):
         """The normalised x; its means and deviations are kept."""
         x = x.contiguous()
         b, c = x.shape[:2]
-        out, mean, rstd = torch.native_group_norm(x, layer.weight, layer.bias, b, c, x[0, 0].numel(), layer.num_groups, layer.eps)
+        size = x.numel() // (b * c)
+        out, mean, rstd = torch.native_group_norm(x, layer.weight, layer.bias, b, c, size, layer.num_groups, layer.eps)
         ctx.save_for_backward(x, mean, rstd)
         ctx.layer, ctx.note = layer, note
         return out
@@ -31,9 +32,9 @@ class GroupNorm(torch.autograd.Function):
         """The gradient by x."""
         x, mean, rstd = ctx.saved_tensors
         b, c = x.shape[:2]
-        n, groups, size = b * c, b * ctx.layer.num_groups, x[0, 0].numel()
+        n, groups, size = b * c, b * ctx.layer.num_groups, x.numel() // (b * c)
         by_x, by_weight, by_bias = torch.ops.aten.native_group_norm_backward(
             g.contiguous().view(1, n, size), x.view(1, n, size), mean.view(1, groups), rstd.view(1, groups),
-            ctx.layer.weight.repeat(b), 1, n, size, groups, [ctx.needs_input_grad[0], True, True])
+            ctx.layer.weight.expand(b, c).reshape(n), 1, n, size, groups, [ctx.needs_input_grad[0], True, True])
         ctx.note(by_weight.view(b, c), by_bias.view(b, c))
         return None if by_x is None else by_x.view_as(x), None, None
