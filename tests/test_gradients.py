@@ -16,6 +16,7 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients import Engine, initial_theta, layout_of
 from dpflbench.federation.gradients.chunks import cut, fitting
 from dpflbench.federation.gradients.pooling import PairMax
+from dpflbench.federation.gradients.rehearsal import sample_bytes
 from dpflbench.interfaces import IDENTITY
 from dpflbench.tasks.models import MODELS
 from dpflbench.tasks.task import Shards
@@ -463,10 +464,18 @@ def test_chunks_hold_every_sample_once_and_keep_to_their_size(sizes, size):
     assert all(sum(p.stop - p.start for p in c.pieces) <= size for c in chunks)
 
 
-def test_a_chunk_fits_the_cache_and_is_never_tiny():
+def test_a_chunk_fits_the_cache_is_not_tiny_and_keeps_within_the_memory():
     cpu = torch.device("cpu")
     assert fitting(1 << 16, cpu) == 384  # 24 MB of 64 KB samples
-    assert fitting(1 << 30, cpu) == 32
+    assert fitting(1 << 22, cpu) == 32  # 6 would fit the cache
+    assert fitting(1 << 26, cpu) == 8  # 512 MB of 64 MB samples
+    assert fitting(1 << 30, cpu) == 1
+
+
+def test_the_room_of_a_sample_counts_inputs_outputs_and_the_gradients_kept_by_row():
+    module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(18, 3))
+    # 25 pixels, 2·9 maps twice (convolution, flattened), 3 outputs, 20 numbers of the convolution; none of the Linear layer's 57
+    assert sample_bytes(module, torch.zeros(4, 1, 5, 5)) == 4 * (25 + 18 + 18 + 3 + 20)
 
 
 # ---------------------------------------------------------------- devices

@@ -11,6 +11,7 @@ from torch import Tensor
 from dpflbench.interfaces import Ints
 
 CACHE = 24 << 20  # bytes of inputs and activations a chunk may have on a CPU
+ROOM = 512 << 20  # bytes of the same that a chunk may not exceed, however few samples that are
 LEAST, MOST = 32, 1 << 14  # samples: below, calls cost more than arithmetic; above, nothing is gained
 
 
@@ -107,7 +108,7 @@ def fitting(sample_bytes: int, device: torch.device) -> int:
     On a CPU it depends on nothing but the model, so that the same run gives the same bits.
     """
     if device.type == "cpu":
-        return max(LEAST, min(MOST, CACHE // sample_bytes))
+        return max(1, min(max(LEAST, CACHE // sample_bytes), ROOM // sample_bytes, MOST))
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return max(LEAST, min(MOST, free // 2 // (4 * sample_bytes)))  # 4: activations, their gradients, and workspace

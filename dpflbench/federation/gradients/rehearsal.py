@@ -80,13 +80,18 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def sample_bytes(module: nn.Module, like: Tensor) -> int:
-    """Bytes of one sample's input and of what its layers put out, in float32."""
+    """Bytes one sample takes in a pass, in float32: its input, what the layers put out, and the gradients that are kept by row."""
     sizes = [like[0].numel()]
+
+    def note(layer: nn.Module, _: object, out: Tensor) -> None:
+        outer = isinstance(layer, nn.Embedding) or (isinstance(layer, nn.Linear) and out.ndim == 2)
+        sizes.append(out.numel() + (0 if outer else sum(p.numel() for p in layer.parameters())))
+
     with torch.no_grad():
         probe = deepcopy(module).to("cpu", torch.float32)
         for part in probe.modules():
             if next(part.children(), None) is None:
-                part.register_forward_hook(lambda _m, _a, out: sizes.append(out.numel()))
+                part.register_forward_hook(note)
         probe(as_input(made_up(module, like, 1, torch.float32)))
     return 4 * sum(sizes)
 
