@@ -59,6 +59,7 @@ def test_runs_of_the_same_data_follow_each_other(tiny, tmp_path, catalogue):
 
 
 def test_ctrl_c_once_finishes_the_round_and_keeps_a_checkpoint_twice_stops_at_once(tiny, tmp_path, catalogue, monkeypatch):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background starts with it ignored
     tiny["federation"]["rounds"] = 30
     planned = planned_of(tiny, tmp_path, catalogue)
     calm, store = Store(tmp_path / "calm"), Store(tmp_path / "results")
