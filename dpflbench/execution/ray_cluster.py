@@ -167,7 +167,7 @@ class Cluster:
     def _open(self, ray: Any) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=True)
+        here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=False)
         self.desk = ray.remote(num_cpus=0, scheduling_strategy=here)(Desk).remote()
         environment = {name: str(self.place.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
         self.submit = ray.remote(num_cpus=self.resources["cpu"], num_gpus=self.resources["gpu"], max_retries=RETRIES,
