@@ -1,5 +1,7 @@
 """Ctrl-C once: finish the round, keep a checkpoint, say how to go on. Twice: stop at once; files are whole all the same."""
 
+import contextlib
+import os
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -32,3 +34,5 @@ class Stop:
         if self.signal:
             raise KeyboardInterrupt
         self.signal = number
+        with contextlib.suppress(OSError):
+            os.write(2, b"\nStopping after this round; once more stops at once.\n")  # print is not for signal handlers
