@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpflbench.assembly import Assembly
 from dpflbench.execution.execute import Place, prepare
 from dpflbench.federation.messages import calibrate
 from dpflbench.federation.schedule import check_plan
 from dpflbench.interfaces import Floats, Losses, PlanView
-from dpflbench.plan import Assembly
 
 Spread = tuple[float, float, float]  # min, median, max over clients that are used
 

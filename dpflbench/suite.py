@@ -1,7 +1,7 @@
 """YAML to Suite: read, merged with what it extends and with --set, and checked as far as that needs no plugin.
 
 A suite is data, never code (suite_file.py), and reads no file but the one it extends. All problems are listed at once, each with its
-path into the file. What a section means at one point of the axes is decided in plan.py.
+path into the file. What a section means at one point of the axes is decided in assembly.py.
 """
 
 import copy

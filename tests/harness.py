@@ -6,9 +6,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
+from dpflbench.assembly import Assembly, assemble
 from dpflbench.execution.execute import Place, execute, prepare
 from dpflbench.interfaces import Floats, Mechanism
-from dpflbench.plan import Assembly, Run, assemble, make_run
+from dpflbench.plan import Run, make_run
 from dpflbench.records import Record
 
 

@@ -10,8 +10,8 @@ import pytest
 
 REPO = Path(__file__).parent.parent
 LAYERS = {"interfaces": 0, "errors": 0, "hookspecs": 0, "randomness": 0, "records": 1, "checking": 1, "privacy": 2, "tasks": 2,
-          "suite_file": 2, "federation": 3, "catalogue": 3, "suite": 3, "plan": 4, "execution": 4, "forecast": 5, "report": 5,
-          "regression": 6, "testing": 6, "scaffold": 6, "cli": 7}
+          "suite_file": 2, "federation": 3, "catalogue": 3, "suite": 3, "assembly": 4, "plan": 4, "execution": 4, "forecast": 5,
+          "report": 5, "regression": 6, "testing": 6, "scaffold": 6, "cli": 7}
 JUDGES = {"verify.py": 6, "audit.py": 6}  # of the topic privacy, but they look at finished results and whole runs
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dpflbench import hookspecs
+from dpflbench.assembly import Federation, PrivacySection, TaskSection
 from dpflbench.cli import app
-from dpflbench.plan import Federation, PrivacySection, TaskSection
 from dpflbench.suite import SECTIONS, Evaluate, Report, Resources
 from dpflbench.tasks.features import FEATURES
 from dpflbench.tasks.partition import PARTITIONS

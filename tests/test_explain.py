@@ -6,12 +6,13 @@ import pytest
 from record_factory import make_record
 from suite_runs import carry_out, planned_of
 
+from dpflbench.assembly import assemble
 from dpflbench.execution.checkpoint import pack
 from dpflbench.execution.explain import explain, flat
 from dpflbench.execution.prepare import Place, prepare
 from dpflbench.execution.store import Store, write_atomically
 from dpflbench.federation.simulate import Clock, initial_state
-from dpflbench.plan import assemble, make_run
+from dpflbench.plan import make_run
 from dpflbench.records import dumps
 
 

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import pytest
 
+from dpflbench.assembly import assemble
 from dpflbench.errors import DataError
-from dpflbench.plan import assemble, plan_suite
+from dpflbench.plan import plan_suite
 from dpflbench.suite import load
 from dpflbench.tasks.models import parameter_count
 

@@ -18,11 +18,12 @@ def plan(suite: SuiteFile, overrides: Overrides = None, data: DataRoot = None, w
     checked = suites.load(suite, overrides or ())
     from tabulate import tabulate
 
+    from dpflbench.assembly import assemble
     from dpflbench.catalogue import load
     from dpflbench.cli.output import printable
     from dpflbench.execution.execute import Place
     from dpflbench.forecast import forecast
-    from dpflbench.plan import assemble, plan_suite
+    from dpflbench.plan import plan_suite
 
     catalogue, root = load(without or ()), data_root(data)
     planned = plan_suite(checked, catalogue, root)
@@ -60,9 +61,9 @@ def _figures(f: Any) -> list[str]:
 
 def _draw(checked: Any, planned: Any, catalogue: Any, root: Path | None, folder: Path) -> None:
     """One picture and one CSV for each different population of the suite's first seed."""
+    from dpflbench.assembly import assemble
     from dpflbench.cli.output import printable
     from dpflbench.execution.execute import Place, prepare
-    from dpflbench.plan import assemble
     from dpflbench.records import content_digest
     from dpflbench.report.population_figure import write_population
 

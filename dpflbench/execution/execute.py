@@ -9,13 +9,14 @@ import traceback
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from dpflbench.assembly import Assembly, assemble
 from dpflbench.catalogue import Catalogue
 from dpflbench.errors import DpflbenchError, RunEnded, SuiteError
 from dpflbench.execution.checkpoint import CheckpointError, pack, unpack
 from dpflbench.execution.outcome import bare_record, measured, record_of
 from dpflbench.execution.prepare import Place, Prepared, prepare, threads
 from dpflbench.federation.simulate import Clock, State, initial_state, rounds
-from dpflbench.plan import Assembly, Run, assemble
+from dpflbench.plan import Run
 from dpflbench.records import Record, Status, content_digest
 from dpflbench.tasks.task import Task
 

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpflbench.assembly import Assembly
 from dpflbench.execution.sharing import shared_task
 from dpflbench.federation.gradients import Engine, initial_theta
 from dpflbench.federation.simulate import World
 from dpflbench.interfaces import Dataset, Layout, Setup
-from dpflbench.plan import Assembly
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.randomness import Streams
 from dpflbench.tasks.datasets import load_task

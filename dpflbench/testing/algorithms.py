@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from dpflbench.assembly import assemble
 from dpflbench.catalogue import Catalogue, Part
 from dpflbench.execution.execute import Place, execute
 from dpflbench.interfaces import Algorithm
-from dpflbench.plan import Run, assemble
+from dpflbench.plan import Run
 from dpflbench.records import Record
 from dpflbench.tasks.models import Softmax
 from dpflbench.testing.aggregators import check_aggregator
