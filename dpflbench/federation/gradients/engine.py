@@ -1,7 +1,8 @@
 """Engine: clipped per-sample gradients of many clients, summed by client, in one chunked pass.
 
 All selected clients differentiate at the same theta, so their samples run through the model together; what is personal (phi, clip
-bound, sum) follows each sample by its row. Nothing of size [samples, D] is ever formed, and memory does not grow with the cohort.
+bound, sum) follows each sample by its row. Gradients of single samples exist for one chunk at most, and of Linear layers never: no
+[samples, D], and memory does not grow with the cohort.
 """
 
 from copy import deepcopy
