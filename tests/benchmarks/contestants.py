@@ -18,34 +18,35 @@ INPUTS = {"softmax": (784,)}  # raw MNIST; the others on their default input
 CLIP = 1.0
 
 
-def setting(name, clients=None, samples=None):
+def setting(name, clients=None, scattered=True):
     """A module, made-up data for its clients, and the number of classes: 20 clients × 600 samples, ResNet-20 2 × 64.
 
-    Twice as many clients are there and every other one is selected: a cohort's samples do not lie side by side.
+    Scattered: twice as many clients are there and every other one is selected, as in a run, where a cohort's samples do not lie side
+    by side and have to be brought together. Otherwise all clients are selected and a batch of them is there for nothing.
     """
-    clients, samples = clients or (2 if name == "resnet20" else 20), samples or (64 if name == "resnet20" else 600)
+    clients, samples = clients or (2 if name == "resnet20" else 20), 64 if name == "resnet20" else 600
+    there = clients * (2 if scattered else 1)
     model, rng = MODELS[name](), torch.Generator().manual_seed(0)
     shape, n_classes = INPUTS.get(name, model.default_input), 0 if name == "linear" else model.default_outputs
-    x = torch.rand(2 * clients * samples, *shape, generator=rng)
+    x = torch.rand(there * samples, *shape, generator=rng)
     y = torch.randint(n_classes, (len(x),), generator=rng) if n_classes else torch.randn(len(x), generator=rng)
-    return model.build(shape, model.default_outputs), Shards(x, y, np.arange(2 * clients + 1) * samples), n_classes
-
-
-def cohort_of(shards):
-    """Every other client."""
-    return np.arange(0, len(shards.sizes), 2)
+    cohort = np.arange(0, there, there // clients)
+    return model.build(shape, model.default_outputs), Shards(x, y, np.arange(there + 1) * samples), n_classes, cohort
 
 
 def total_loss(out, y, n_classes):
     return nn.functional.cross_entropy(out, y, reduction="sum") if n_classes else (out[:, 0] - y).square().sum()
 
 
-def plain(module, shards, n_classes, chunk):
+def plain(module, shards, n_classes, cohort, chunk):
     """One gradient for all samples, the ordinary way: client by client in chunks, or all clients in one batch (chunk None)."""
-    module, cohort = deepcopy(module), cohort_of(shards)
+    module = deepcopy(module)
 
     def batches():
         own = [slice(int(shards.offsets[n]), int(shards.offsets[n + 1])) for n in cohort]
+        if chunk is None and len(cohort) == len(shards.sizes):
+            yield shards.x, shards.y
+            return
         if chunk is None:
             yield torch.cat([shards.x[s] for s in own]), torch.cat([shards.y[s] for s in own])
             return
@@ -62,7 +63,7 @@ def plain(module, shards, n_classes, chunk):
     return run
 
 
-def opacus(module, shards, n_classes, chunk, order):
+def opacus(module, shards, n_classes, cohort, chunk, order):
     """Opacus's GradSampleModule with hooks, clipped and summed by client as its optimizer does."""
     from opacus.grad_sample import GradSampleModule
 
@@ -71,7 +72,6 @@ def opacus(module, shards, n_classes, chunk, order):
     parameters = list(module.parameters())
 
     def run():
-        cohort = cohort_of(shards)
         sums = torch.zeros(len(cohort), sum(p.numel() for p in parameters))
         for k, client in enumerate(cohort):
             stop = int(shards.offsets[client + 1])
@@ -87,9 +87,9 @@ def opacus(module, shards, n_classes, chunk, order):
     return run
 
 
-def ours(module, shards, n_classes, order):
+def ours(module, shards, n_classes, cohort, order):
     """This engine, with the chunk it chooses itself."""
-    engine, theta, cohort = Engine(module, n_classes, order), initial_theta(module), cohort_of(shards)
+    engine, theta = Engine(module, n_classes, order), initial_theta(module)
     phi, bound = torch.zeros(len(cohort), 0), torch.full((len(cohort),), CLIP)
     return lambda: engine.clipped_sums(theta, phi, shards, cohort, bound).theta
 

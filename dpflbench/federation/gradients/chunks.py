@@ -76,7 +76,7 @@ def cut(offsets: Ints, clients: Ints, size: int) -> list[Chunk]:
     then has one owner, and its sum is a plain product.
     """
     starts, stops = offsets[clients].tolist(), offsets[clients + 1].tolist()
-    pieces = [Piece(row, start, stop) for row, (start, stop) in enumerate(zip(starts, stops, strict=True)) if stop > start]
+    pieces = [p for p in map(Piece, range(len(starts)), starts, stops) if p[2] > p[1]]
     if sum(stops) - sum(starts) <= size:
         return [Chunk(pieces)] if pieces else []
     chunks: list[Chunk] = []
