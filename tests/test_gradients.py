@@ -404,6 +404,35 @@ def test_clipping_never_lengthens(name, order):
     assert torch.allclose(norms, free.clamp(max=clip), rtol=1e-5)
 
 
+OVERFLOWS = [*((name, order, False) for name, order in BOTH_NORMS), ("mnist_cnn", 2, True), ("lenet5", 1, True)]
+
+
+@pytest.mark.parametrize(("name", "order", "personal"), OVERFLOWS)
+def test_a_sample_whose_gradient_overflows_counts_as_nothing_and_tells_nothing(name, order, personal):
+    """Else a sum that is not finite ends the run, and that it ended tells of one client's sample."""
+    module, shards, n_classes = model_and_task(name, torch.float32)
+    transform, phi = (Shift(), torch.zeros(len(COHORT), 2 * shards.x[0].numel())) if personal else (IDENTITY, torch.zeros(len(COHORT), 0))
+    engine, bound = Engine(module, n_classes, order, transform, phi.shape[1]), torch.full((len(COHORT),), 0.5)
+    shards.x[5] = 3e38  # of client 3, the first of the cohort
+    theta = 30.0 * initial_theta(module)
+    found = engine.clipped_sums(theta, phi, shards, COHORT, bound, 2.0)
+    without = [i for i in range(len(shards.y)) if i != 5]
+    rest = Shards(shards.x[without], shards.y[without], shards.offsets - (shards.offsets > 5))
+    expected = engine.clipped_sums(theta, phi, rest, COHORT, bound, 2.0)
+    assert bool(torch.isfinite(found.theta).all())
+    assert bool(torch.isfinite(found.phi).all())
+    torch.testing.assert_close(torch.cat([found.theta, found.phi], 1), torch.cat([expected.theta, expected.phi], 1))
+    assert 0.0 <= float(found.losses[0] - expected.losses[0]) <= 2.0 + 1e-5
+    torch.testing.assert_close(found.losses[1:], expected.losses[1:])
+
+
+def test_without_clipping_an_overflow_stays_visible():
+    module, shards, n_classes = model_and_task("softmax", torch.float32)
+    shards.x[5] = 3e38
+    sums = Engine(module, n_classes, 2).clipped_sums(30.0 * initial_theta(module), torch.zeros(4, 0), shards, COHORT, None)
+    assert not bool(torch.isfinite(sums.theta).all())
+
+
 def test_the_order_of_samples_and_of_clients_does_not_matter():
     module, shards, n_classes = model_and_task("lenet5")
     engine, theta, bound = Engine(module, n_classes, 2, chunk=4), initial_theta(module), torch.full((4,), 0.5).double()
@@ -489,8 +518,13 @@ def test_mixed_devices_are_refused():
 
 
 @pytest.mark.parametrize(("name", "phi_dim"), [*((n, 0) for n in MODELS), ("mnist_cnn", 2 * 28 * 28)])
-def test_a_round_never_looks_at_a_number_on_the_device(name, phi_dim):
-    """On the meta device tensors have no numbers: a read-back, a branch on a value or a tensor left on the host would raise."""
+def test_a_pass_never_looks_at_a_number_on_the_device(name, phi_dim, monkeypatch):
+    """On the meta device tensors have no numbers: a read-back, a branch on a value or a tensor left on the host would raise.
+
+    One look is allowed, after the pass: whether the sums are finite.
+    """
+    looks = []
+    monkeypatch.setattr(torch, "isfinite", lambda sums: looks.append(sums.shape) or True)
     module, shards, n_classes = model_and_task(name, torch.float32)
     away = Shards(shards.x.to("meta"), shards.y.to("meta"), shards.offsets)
     engine = Engine(module, n_classes, 2, Shift() if phi_dim else IDENTITY, phi_dim, chunk=4)
@@ -498,6 +532,7 @@ def test_a_round_never_looks_at_a_number_on_the_device(name, phi_dim):
     sums = engine.clipped_sums(theta, torch.zeros(4, phi_dim, device="meta"), away, COHORT, torch.ones(4, device="meta"), 1.0)
     assert sums.theta.shape == (4, theta.numel())
     assert sums.losses.device.type == "meta"
+    assert looks == [()]
 
 
 def test_the_chunk_is_halved_until_it_fits_the_memory(monkeypatch):
@@ -505,8 +540,8 @@ def test_the_chunk_is_halved_until_it_fits_the_memory(monkeypatch):
     tried, whole = [], Engine._pass
 
     def scarce(self, *args):
-        tried.append(args[-1])
-        if args[-1] > 3:
+        tried.append(self.chunk)
+        if self.chunk > 3:
             raise torch.OutOfMemoryError
         return whole(self, *args)
 

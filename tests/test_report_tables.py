@@ -52,6 +52,13 @@ def test_the_best_private_algorithm_is_bold_and_fedsgd_never_is():
     assert [row[0].mark for row in table.rows] == ["(not private)", "", "", ""]
 
 
+@pytest.mark.parametrize(("kind", "said"), [("pca", True), ("standardise", True), ("flatten", False), (None, False)])
+def test_features_that_nobody_paid_for_are_named(kind, said):
+    axes = {"task.dataset.features.kind": [kind]} if kind else {}
+    notes = " ".join(utility_tables(view(make_results(axes=axes)))[0].notes)
+    assert (f"Features ({kind}) are fitted on training data as public preprocessing" in notes) == said
+
+
 def test_lower_is_better_turns_best_and_arrow_round():
     v = view(make_results(metric=MSE))
     table = utility_tables(v)[0]

@@ -1,5 +1,7 @@
 """The loop: paired, charged before anything happens, exact in its plans, bit-equal when repeated."""
 
+import json
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +16,7 @@ from dpflbench.federation.messages import calibrate, charge, release
 from dpflbench.federation.simulate import initial_state, rounds
 from dpflbench.interfaces import Plan, Probe
 from dpflbench_algorithms.parts import Mean, Uniform
+from dpflbench_algorithms.privatefl import PersonalAffine
 
 
 def final_state(prepared):
@@ -233,3 +236,27 @@ def test_a_model_that_stops_being_finite_raises_with_the_round(tiny, catalogue):
     broken = replace(state, theta=state.theta * float("inf"))
     with pytest.raises(Diverged, match="round 0"):
         next(iter(rounds(prepared.world, broken, None)))
+
+
+def test_a_transform_that_fails_may_not_quote_a_client_s_data(tiny, catalogue, monkeypatch):
+    def indiscreet(self, phi, x):
+        raise ValueError(f"cannot treat {x.flatten()[:4].tolist()}")
+
+    monkeypatch.setattr(PersonalAffine, "apply", indiscreet)
+    record = record_of(tiny, catalogue, "PRIVATEFL")
+    assert record.status == "failed"
+    assert re.match(r"ValueError at test_simulate\.py:\d+ in indiscreet, while clients computed; its text may quote", record.reason)
+    assert "cannot treat" not in json.dumps(record.measured, default=str) + record.reason
+
+
+def test_a_sample_that_overflows_does_not_end_the_run(tiny, catalogue):
+    """That a run went on or not would be a bit about one client's data which nobody has paid for."""
+    def last(value):
+        prepared = world_of(tiny, catalogue, "DPSGD")
+        task = prepared.world.task
+        x = task.train.x.clone()  # tasks are shared by the runs of a process
+        x[7] = value
+        world = replace(prepared.world, task=replace(task, train=replace(task.train, x=x)))
+        return list(rounds(world, initial_state(world, prepared.theta, prepared.phi), prepared.ledger))[-1]
+
+    assert last(float("inf")).round == last(0.5).round == tiny["federation"]["rounds"]

@@ -219,7 +219,7 @@ def test_a_run_that_another_process_holds_is_waited_for_and_taken_from_it(three,
     assert ended(child, 20) == 0
     said = capfd.readouterr().out
     assert said.count("(reused)") == 3
-    assert said.count("waiting for 1 runs that another process is doing") == 1
+    assert said.count("waiting for 1 run that another process is doing") == 1
 
 
 def test_the_lock_of_a_killed_process_is_free_again(three, catalogue):

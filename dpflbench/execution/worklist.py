@@ -65,7 +65,8 @@ class Worklist:
             self.reused(record)
         if self.waiting and not self._locks and not self._said:
             self._said = True
-            self.say(f"waiting for {len(self.waiting)} runs that another process is doing")
+            count = len(self.waiting)
+            self.say(f"waiting for {count} run{'s' * (count != 1)} that another process is doing")
         return None
 
     def keep(self, record: Record) -> None:

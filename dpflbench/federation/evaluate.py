@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpflbench.federation.discretion import discreet
 from dpflbench.federation.gradients import Engine
 from dpflbench.interfaces import Floats
 from dpflbench.records import ACCURACY, MSE, Metric
@@ -36,6 +37,7 @@ class Point:
     loss: float
 
 
+@discreet
 def evaluate_global(engine: Engine, theta: Tensor, task: Task) -> Point:
     """The shared model with phi = identity on the common test set."""
     outputs = engine.predict(theta, None, task.test_x)
@@ -45,6 +47,7 @@ def evaluate_global(engine: Engine, theta: Tensor, task: Task) -> Point:
     return Point(float(both[0]), float(both[1]))
 
 
+@discreet
 def evaluate_mean_phi(engine: Engine, theta: Tensor, phi: Tensor, task: Task) -> float:
     """Mean over clients of the utility on the common test set with the client's own phi."""
     if not phi.shape[1]:
@@ -56,6 +59,7 @@ def evaluate_mean_phi(engine: Engine, theta: Tensor, phi: Tensor, task: Task) ->
     return float(total) / len(phi)
 
 
+@discreet
 def evaluate_clients(engine: Engine, theta: Tensor, phi: Tensor, task: Task) -> tuple[Floats, Floats]:
     """Utility of each client on its own held-out shard [N]: with the shared model, and with its own phi; NaN without a shard."""
     shards = task.holdout

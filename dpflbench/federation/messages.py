@@ -103,5 +103,5 @@ def _stepped_losses(engine: Engine, theta: Tensor, phi: Tensor, row: Tensor, own
     for k, n in enumerate(cohort):
         start, stop = int(shards.offsets[n]), int(shards.offsets[n + 1])
         losses = engine.losses(theta - lr * row[k], phi[k] - lr * own[k], shards.x[start:stop], shards.y[start:stop])
-        means.append(losses.clamp(0.0, bound).mean())
+        means.append(losses.nan_to_num_(nan=bound).clamp(0.0, bound).mean())
     return torch.stack(means)

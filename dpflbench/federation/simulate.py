@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from dpflbench.errors import Diverged, PluginError
+from dpflbench.federation.discretion import discreet
 from dpflbench.federation.evaluate import Point, evaluate_global
 from dpflbench.federation.gradients import Engine
 from dpflbench.federation.messages import Calibration, Messages, calibrate, charge, release
@@ -132,6 +133,7 @@ def play(world: World, state: State, ledger: Ledger | None, clock: Clock) -> Sta
     return _evaluated(world, after) if due else after
 
 
+@discreet
 def _messages(world: World, state: State, ledger: Ledger | None, cohort: Ints, lr: float, clock: Clock) -> Messages:
     """The cohort's messages: charged and noised, or exact for an algorithm without privacy."""
     began = time.perf_counter()

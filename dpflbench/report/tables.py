@@ -14,7 +14,7 @@ from dpflbench.report import labels
 from dpflbench.report.comparison import indistinguishable, ranked, seed_warnings
 from dpflbench.report.statistics import LEVEL
 from dpflbench.report.table import Entry, Table, entry
-from dpflbench.report.view import MEASURED, Group, Outcome, Setting, View, coordinate_key
+from dpflbench.report.view import MEASURED, Group, Outcome, Setting, View, coordinate_key, descend
 
 Dims = Sequence[str]
 
@@ -192,4 +192,13 @@ def legend(view: View) -> list[str]:
              f"(Holm-corrected, {LEVEL})."]
     if any(g.values and g.gaps for g in view.groups.values()):
         lines.append("(4/6): four of six seeds ended well; such a mean leaves out the seeds that went wrong, so it is not ranked.")
-    return lines + seed_warnings(view)
+    return [*lines, *_public_features(view), *seed_warnings(view)]
+
+
+def _public_features(view: View) -> list[str]:
+    """That features were learnt from training data and nobody paid for it."""
+    configs = [record.config for group in view.groups.values() for record in group.records]
+    kinds = {str(descend(config, "task.dataset.features.kind")) for config in configs} - {"None", "flatten"}
+    if not kinds:
+        return []
+    return [f"Features ({', '.join(sorted(kinds))}) are fitted on training data as public preprocessing; epsilon does not cover that."]

@@ -6,7 +6,7 @@ bound, sum) follows each sample by its row. Gradients of single samples exist fo
 """
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -50,7 +50,8 @@ class Engine:
                  phi_dim: int = 0, chunk: int | None = None) -> None:
         check_module(module)
         self.layout = layout_of(module)
-        self.clip_order, self.transform, self.phi_dim, self.chunk = clip_order, transform, phi_dim, chunk
+        self.clip_order, self.transform, self.phi_dim = clip_order, transform, phi_dim
+        self.chunk = chunk or 0  # samples; 0: not known yet
         self._objective = Objective(n_classes)
         self._module = deepcopy(module).requires_grad_(False)
         self._functional = Functional(self._module, self.layout, self._objective, transform, phi_dim)
@@ -65,17 +66,24 @@ class Engine:
 
     def clipped_sums(self, theta: Tensor, phi: Tensor, shards: Shards, clients: Ints, clip_norm: Tensor | None,
                      loss_bound: float | None = None) -> Sums:
-        """Sums of per-sample gradients clipped to clip_norm [K] jointly over (theta, phi); None: not clipped."""
+        """Sums of per-sample gradients clipped to clip_norm [K] jointly over (theta, phi); None: not clipped.
+
+        Clipped sums are finite wherever the gradient at the zero sample is, a fact of theta and phi alone. A sample whose gradient or
+        its norm overflows counts as 0, and as loss_bound if its loss does: a sum that is not finite would tell of that sample, and no
+        noise hides it.
+        """
         _check(theta, phi, shards.x, shards.y, *([] if clip_norm is None else [clip_norm]))
         bound = None if clip_norm is None else clip_norm * (1.0 - MARGIN)
-        size = self._prepare(theta, shards)
-        while True:
-            try:
-                return self._pass(theta, phi, shards, clients, bound, loss_bound, size)
-            except torch.OutOfMemoryError:
-                if size == 1:
-                    raise
-                size = self.chunk = size // 2
+        clients = np.asarray(clients, dtype=np.int64)
+        self._prepare(theta, shards)
+        sums = self._sums(theta, phi, shards, clients, bound, loss_bound)
+        if bound is None or bool(torch.isfinite(sums.theta.sum() + sums.phi.sum())):  # the only look at a number of the device
+            return sums
+        cohort = _cohort(shards, clients)
+        sound = self._sound(theta, phi, cohort)
+        x = cohort.x.masked_fill(~sound.view(-1, *[1] * (cohort.x.ndim - 1)), 0)
+        tamed = Shards(x, cohort.y.masked_fill(~sound, 0), cohort.offsets)
+        return replace(self._sums(theta, phi, tamed, np.arange(len(clients)), bound, None, sound), losses=sums.losses)
 
     @torch.no_grad()
     def predict(self, theta: Tensor, phi: Tensor | None, x: Tensor) -> Tensor:
@@ -91,18 +99,17 @@ class Engine:
         rows = None if phi is None else phi.reshape(1, -1).expand(len(x), -1)
         return self._objective.losses(self.predict(theta, rows, x), y)
 
-    def _prepare(self, theta: Tensor, shards: Shards) -> int:
-        """The chunk size; on the first call, after a rehearsal."""
+    def _prepare(self, theta: Tensor, shards: Shards) -> None:
+        """On the first call a rehearsal and the chunk size; with other data the norms of its inputs."""
         if self._books and not self._rehearsed:
             self._rehearsed = True
             if why := rehearse(self._module, self.layout, self._objective, shards.x):
                 self._books = self._affine = None
                 self.path = f"torch.func: {why}"
-        if self.chunk is None:
+        if not self.chunk:
             self.chunk = MOST if self._affine else self._fitting(shards.x, 0 if self._books else self.layout.dim)
         if self._affine and not (self._norms and self._norms.current(shards, self.clip_order)):
             self._norms = InputNorms(shards, self.clip_order, theta.dtype)
-        return self.chunk
 
     def _fitting(self, x: Tensor, extra: int = 0) -> int:
         """Samples a chunk of inputs like x, with so many more numbers a sample."""
@@ -110,29 +117,62 @@ class Engine:
             self._sample_bytes = sample_bytes(self._module, x)
         return fitting(self._sample_bytes + 4 * extra, x.device)
 
-    def _pass(self, theta: Tensor, phi: Tensor, shards: Shards, clients: Ints, bound: Tensor | None,
-              loss_bound: float | None, size: int) -> Sums:
+    def _sums(self, theta: Tensor, phi: Tensor, shards: Shards, clients: Ints, bound: Tensor | None, loss_bound: float | None,
+              sound: Tensor | None = None) -> Sums:
+        """The sums, by the largest chunks that fit the memory; of the sound samples [M] alone, if these are given."""
+        while True:
+            try:
+                return self._pass(theta, phi, shards, clients, bound, loss_bound, sound)
+            except torch.OutOfMemoryError:
+                if self.chunk == 1:
+                    raise
+                self.chunk //= 2
+
+    def _pass(self, theta: Tensor, phi: Tensor, shards: Shards, clients: Ints, bound: Tensor | None, loss_bound: float | None,
+              sound: Tensor | None) -> Sums:
         dim, order = self.layout.dim, None if bound is None else self.clip_order
-        clients = np.asarray(clients, dtype=np.int64)
         sums = theta.new_zeros(len(clients), dim + self.phi_dim)
         losses = None if loss_bound is None else theta.new_zeros(len(clients), 1)
-        known = self._norms.see(clients, size) if self._norms and order else None
-        if self._books and not self._affine:
-            self._books.load(theta)
-        for chunk in cut(shards.offsets, clients, size):
-            book, y = Book(order), chunk.gather(shards.y)
-            if self._affine:
-                out = self._affine.run(book, chunk, shards, theta, y, self._objective, known)
-            else:
-                out = self._noted(book, theta, chunk.spread(phi), as_input(chunk.gather(shards.x)), y)
-            book.close()
-            factor = None if bound is None or book.norm is None else self._factor(book.norm, bound, chunk)
+        known = self._norms.see(clients, self.chunk) if self._norms and order and sound is None else None
+        for chunk in self._chunks(theta, shards, clients):
+            book = Book(order)  # here, so that the last chunk's is let go of before the next one is filled
+            y, out = self._fill(book, chunk, theta, phi, shards, known)
+            factor = theta.new_ones(len(y)) if bound is None or book.norm is None else self._factor(book.norm, bound, chunk)
+            if sound is not None:
+                factor = factor * chunk.gather(sound)
             for entry in book.entries:
-                entry.add(sums, chunk, theta.new_ones(len(y)) if factor is None else factor)
+                entry.add(sums, chunk, factor)
             if losses is not None:
-                loss = self._objective.losses(out, y).clamp(0.0, loss_bound)
+                loss = self._objective.losses(out, y).nan_to_num_(nan=loss_bound).clamp(0.0, loss_bound)
                 Rows(0, loss[:, None], (1,)).add(losses, chunk, torch.ones_like(loss))
         return Sums(sums[:, :dim], sums[:, dim:], None if losses is None else losses[:, 0])
+
+    def _sound(self, theta: Tensor, phi: Tensor, shards: Shards) -> Tensor:
+        """Whether the gradient of each sample has a finite norm [M]."""
+        sound = torch.ones(len(shards.y), dtype=torch.bool, device=theta.device)
+        for chunk in self._chunks(theta, shards, np.arange(len(shards.sizes))):
+            book = Book(self.clip_order)
+            self._fill(book, chunk, theta, phi, shards, None)
+            for piece, (_, span) in zip(chunk.pieces, chunk.spans(), strict=True):
+                if book.norm is not None:
+                    sound[piece.start:piece.stop] = book.norm[span].isfinite()
+        return sound
+
+    def _chunks(self, theta: Tensor, shards: Shards, clients: Ints) -> list[Chunk]:
+        """The samples of those clients in chunks, for a model with these parameters."""
+        if self._books and not self._affine:
+            self._books.load(theta)
+        return cut(shards.offsets, clients, self.chunk)
+
+    def _fill(self, book: Book, chunk: Chunk, theta: Tensor, phi: Tensor, shards: Shards, known: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Put what a chunk's samples contribute into the book; labels and outputs."""
+        y = chunk.gather(shards.y)
+        if self._affine:
+            out = self._affine.run(book, chunk, shards, theta, y, self._objective, known)
+        else:
+            out = self._noted(book, theta, chunk.spread(phi), as_input(chunk.gather(shards.x)), y)
+        book.close()
+        return y, out
 
     def _noted(self, book: Book, theta: Tensor, phi: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """Put what the samples contribute into the book; the model's outputs."""
@@ -162,6 +202,12 @@ class Engine:
     def _factor(self, norm: Tensor, bound: Tensor, chunk: Chunk) -> Tensor:
         """min(1, bound / norm) by sample [B]; 1 where the norm is 0."""
         return chunk.scale_(norm.rsqrt_() if self.clip_order == 2 else norm.reciprocal_(), bound).clamp_(max=1.0)
+
+
+def _cohort(shards: Shards, clients: Ints) -> Shards:
+    """The shards of those clients alone, in their order."""
+    rows = torch.as_tensor(np.concatenate([np.arange(shards.offsets[n], shards.offsets[n + 1]) for n in clients]), device=shards.x.device)
+    return Shards(shards.x[rows], shards.y[rows], np.concatenate([[0], np.cumsum(shards.sizes[clients])]))
 
 
 def _check(first: Tensor, *others: Tensor) -> None:
