@@ -35,7 +35,7 @@ test: .venv/.dev      ## ruff, mypy --strict, pytest
 test-ray: .venv/.ray  ## a suite on a real two-node Ray cluster on this machine, one node lost in the middle
 	DPFLBENCH_TEST_RAY=1 RAY_USAGE_STATS_ENABLED=0 $(BIN)/python -m pytest tests/test_ray.py
 
-bench: .venv/.bench   ## speed against Opacus and plain torch, as ratios
+bench: .venv/.bench   ## half an hour: speed against Opacus and plain torch, two workers against one, as ratios
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --benchmark-enable -s
 
 clean:           ## remove what make created
