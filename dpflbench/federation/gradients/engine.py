@@ -7,6 +7,7 @@ bound, sum) follows each sample by its row. Gradients of single samples exist fo
 
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Literal
 
 import numpy as np
@@ -77,7 +78,7 @@ class Engine:
         clients = np.asarray(clients, dtype=np.int64)
         self._prepare(theta, shards)
         sums = self._sums(theta, phi, shards, clients, bound, loss_bound)
-        if bound is None or bool(torch.isfinite(sums.theta.sum() + sums.phi.sum())):  # the only look at a number of the device
+        if bound is None or _finite(sums):
             return sums
         cohort = _cohort(shards, clients)
         sound = self._sound(theta, phi, cohort)
@@ -202,6 +203,12 @@ class Engine:
     def _factor(self, norm: Tensor, bound: Tensor, chunk: Chunk) -> Tensor:
         """min(1, bound / norm) by sample [B]; 1 where the norm is 0."""
         return chunk.scale_(norm.rsqrt_() if self.clip_order == 2 else norm.reciprocal_(), bound).clamp_(max=1.0)
+
+
+def _finite(sums: Sums) -> bool:
+    """Whether the sums are finite: the only look at a number of the device."""
+    total = sums.theta.sum() + sums.phi.sum() if sums.phi.shape[1] else sums.theta.sum()
+    return isfinite(total.item())
 
 
 def _cohort(shards: Shards, clients: Ints) -> Shards:
