@@ -28,6 +28,7 @@ demo: .venv/.base     ## run the main job and print its table
 	$(BIN)/dpflbench run suites/heterogeneity.yaml --jobs auto
 
 test: .venv/.dev      ## ruff, mypy --strict, pytest
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadfile

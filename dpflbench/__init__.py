@@ -2,8 +2,10 @@
 
 The flow, one stage a module:
 
-    suite YAML → plan of runs → federation (select → clipped gradient → noise → aggregate → evaluate) → ledger → records → report
-    suite.py     plan.py        federation/                                                            privacy/ records.py report/
+    suite YAML → plan of runs → federation (select → clipped gradient → noise → aggregate → evaluate)
+    suite.py     plan.py        federation/
+    → ledger → records → report
+      privacy/ records.py report/
 
 Plugins import `hookimpl` from here and everything else from `dpflbench.interfaces`.
 """

@@ -1,7 +1,7 @@
 """A plain configuration to typed parts, in one place.
 
-What `assemble` returns as canonical configuration has every default filled in and is valid input again, so a worker needs nothing
-but that and the installed plugins.
+What `assemble` returns as canonical configuration has every default filled in and is valid input again, so a worker
+needs nothing but that and the installed plugins.
 """
 
 import math
@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dpflbench.catalogue import Catalogue, Part
 from dpflbench.checking import INVALID, bind, build, call, join, plain, suggest
-from dpflbench.interfaces import Aggregator, Algorithm, Dataset, LearningRate, LocalTransform, Mechanism, Model, Selector
+from dpflbench.interfaces import (
+    Aggregator,
+    Algorithm,
+    Dataset,
+    LearningRate,
+    LocalTransform,
+    Mechanism,
+    Model,
+    Selector,
+)
 from dpflbench.suite import Evaluate, normalise
 
 if TYPE_CHECKING:
@@ -19,8 +28,15 @@ if TYPE_CHECKING:
     from dpflbench.tasks.partition import Partition
     from dpflbench.tasks.population import Distribution
 
-PROTOCOLS: dict[str, Any] = {"mechanisms": Mechanism, "selectors": Selector, "aggregators": Aggregator, "transforms": LocalTransform,
-                             "algorithms": Algorithm, "datasets": Dataset, "models": Model}
+PROTOCOLS: dict[str, Any] = {
+    "mechanisms": Mechanism,
+    "selectors": Selector,
+    "aggregators": Aggregator,
+    "transforms": LocalTransform,
+    "algorithms": Algorithm,
+    "datasets": Dataset,
+    "models": Model,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +134,9 @@ class _Assembler:
         """A plugin's part from {name, parameters…} and the same mapping with every default."""
         given = {"name": given} if isinstance(given, str) else given
         if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
-            self.problems.append(f"{path}: expected the name of one of the {kind} or a mapping with 'name', found {given!r:.60}")
+            self.problems.append(
+                f"{path}: expected the name of one of the {kind} or a mapping with 'name', found {given!r:.60}"
+            )
             return INVALID, {}
         name = given["name"]
         part = self.catalogue.parts[kind].get(name)
@@ -128,8 +146,10 @@ class _Assembler:
         self.used.append(part)
         made, canonical = self.make(part.factory, {k: v for k, v in given.items() if k != "name"}, path)
         if made is not INVALID and not isinstance(made, PROTOCOLS[kind]):
-            self.problems.append(f"{path}: plugin '{part.plugin}' of {part.distribution}: {kind[:-1]} '{name}' made "
-                                 f"{type(made).__name__}, which is no {PROTOCOLS[kind].__name__}")
+            self.problems.append(
+                f"{path}: plugin '{part.plugin}' of {part.distribution}: {kind[:-1]} '{name}' made "
+                f"{type(made).__name__}, which is no {PROTOCOLS[kind].__name__}"
+            )
             return INVALID, {}
         return made, {"name": name, **canonical}
 
@@ -152,8 +172,10 @@ class _Assembler:
         if given.get("name") != "compose":
             if given.get("name") not in self.catalogue.parts["algorithms"]:
                 known = {*self.catalogue.parts["algorithms"], "compose"}
-                self.problems.append(f"{path.removesuffix('.with')}.use: unknown algorithm '{given.get('name')}'; "
-                                     f"{suggest(str(given.get('name')), known)}")
+                self.problems.append(
+                    f"{path.removesuffix('.with')}.use: unknown algorithm '{given.get('name')}'; "
+                    f"{suggest(str(given.get('name')), known)}"
+                )
                 return INVALID, {}
             return self.part("algorithms", given, path)
         slots = {"selector": "uniform", "aggregator": "mean", "transform": "identity"}
@@ -167,8 +189,9 @@ class _Assembler:
         return Algorithm("compose", **made), canonical
 
 
-def assemble(config: Mapping[str, Any], catalogue: Catalogue, problems: list[str],
-             algorithm_path: str = "algorithm") -> tuple[Assembly, dict[str, Any]] | None:
+def assemble(
+    config: Mapping[str, Any], catalogue: Catalogue, problems: list[str], algorithm_path: str = "algorithm"
+) -> tuple[Assembly, dict[str, Any]] | None:
     """The parts of a run and its canonical configuration; None if there are problems."""
     from dpflbench.tasks.features import FEATURES
     from dpflbench.tasks.partition import PARTITIONS
@@ -179,9 +202,13 @@ def assemble(config: Mapping[str, Any], catalogue: Catalogue, problems: list[str
     federation = build(Federation, config.get("federation", {}), "federation", problems)
     evaluate = build(Evaluate, config.get("evaluate", {}), "evaluate", problems)
     algorithm, algorithm_config = a.algorithm(config["algorithm"], algorithm_path)
-    out: dict[str, Any] = {"task": {}, "federation": plain(federation) if federation is not INVALID else {},
-                           "evaluate": plain(evaluate) if evaluate is not INVALID else {},
-                           "algorithm": algorithm_config, "seed": config["seed"]}
+    out: dict[str, Any] = {
+        "task": {},
+        "federation": plain(federation) if federation is not INVALID else {},
+        "evaluate": plain(evaluate) if evaluate is not INVALID else {},
+        "algorithm": algorithm_config,
+        "seed": config["seed"],
+    }
     features = None
     if task is not INVALID:
         dataset_given = {k: v for k, v in task.dataset.items() if k != "features"}
@@ -190,21 +217,45 @@ def assemble(config: Mapping[str, Any], catalogue: Catalogue, problems: list[str
             features, dataset_config["features"] = a.tagged(FEATURES, task.dataset["features"], "task.dataset.features")
         model, model_config = a.part("models", task.model, "task.model")
         partition, partition_config = a.tagged(PARTITIONS, task.partition, "task.partition")
-        out["task"] = {"dataset": dataset_config, "model": model_config, "partition": partition_config,
-                       "holdout": task.holdout, "split": task.split, "limit": task.limit}
+        out["task"] = {
+            "dataset": dataset_config,
+            "model": model_config,
+            "partition": partition_config,
+            "holdout": task.holdout,
+            "split": task.split,
+            "limit": task.limit,
+        }
     if algorithm is INVALID or algorithm.private or algorithm.clip:
         mechanism, clip_norm, epsilon, delta, out["privacy"] = _privacy(a, config.get("privacy", {}), algorithm)
     else:
         mechanism, clip_norm, epsilon, delta = None, None, None, None
     if len(problems) > before:
         return None
-    assembly = Assembly(dataset, features, partition, task.holdout, task.split, task.limit, model, federation, algorithm, mechanism,
-                        clip_norm, epsilon, delta, evaluate, config["seed"], tuple(a.used))
+    assembly = Assembly(
+        dataset,
+        features,
+        partition,
+        task.holdout,
+        task.split,
+        task.limit,
+        model,
+        federation,
+        algorithm,
+        mechanism,
+        clip_norm,
+        epsilon,
+        delta,
+        evaluate,
+        config["seed"],
+        tuple(a.used),
+    )
     return assembly, out
 
 
 def _privacy(a: _Assembler, given: Any, algorithm: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-    """Mechanism, clip bound and budget distributions; only the first two matter to an algorithm that clips without privacy."""
+    """Mechanism, clip bound and budget distributions; only the first two matter to an algorithm that clips without
+    privacy.
+    """
     from dpflbench.tasks.population import DISTRIBUTIONS
 
     private = algorithm is INVALID or algorithm.private
@@ -226,7 +277,9 @@ def _privacy(a: _Assembler, given: Any, algorithm: Any) -> tuple[Any, Any, Any, 
         return mechanism, clip, epsilon, None, config
     delta, config["delta"] = a.tagged(DISTRIBUTIONS, section.delta, "privacy.delta")
     if delta is not INVALID and not 0 < delta.bounds()[0] <= delta.bounds()[1] < 1:
-        a.problems.append(f"privacy.delta: ranges over {_range(delta)}; allowed: [0, 1), and above 0 for {mechanism.name} noise")
+        a.problems.append(
+            f"privacy.delta: ranges over {_range(delta)}; allowed: [0, 1), and above 0 for {mechanism.name} noise"
+        )
     return mechanism, clip, epsilon, delta, config
 
 

@@ -1,7 +1,7 @@
 """Finds plugins through entry points, refuses clashes, and remembers who supplied what.
 
-Walks the entry points itself: pluggy's bulk loader skips a second plugin of the same name without a word, and one broken import
-stops everything.
+Walks the entry points itself: pluggy's bulk loader skips a second plugin of the same name without a word, and one
+broken import stops everything.
 """
 
 import hashlib
@@ -97,17 +97,24 @@ def _import(points: Iterable[EntryPoint], problems: list[str]) -> list[Plugin]:
             continue  # an editable install can list one entry point twice
         try:
             module = point.load()
-        except (Exception, SystemExit) as e:  # whatever a stranger's module raises on import is its problem, not a crash of ours
+        except (
+            Exception,
+            SystemExit,
+        ) as e:  # whatever a stranger's module raises on import is its problem, not a crash of ours
             problems.append(f"{who}: does not import ({type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''})")
             continue
         if not inspect.ismodule(module):
-            problems.append(f"{who}: its entry point names {point.value}, a {type(module).__name__}; expected a module with hooks")
+            problems.append(
+                f"{who}: its entry point names {point.value}, a {type(module).__name__}; expected a module with hooks"
+            )
             continue
         loaded[point.name] = Plugin(point.name, distribution, version, module)
     return list(loaded.values())
 
 
-def _register(manager: pluggy.PluginManager, plugin: Plugin, parts: dict[str, dict[str, Part]], problems: list[str]) -> None:
+def _register(
+    manager: pluggy.PluginManager, plugin: Plugin, parts: dict[str, dict[str, Part]], problems: list[str]
+) -> None:
     """Ask one plugin for its parts; every deviation from the hooks is one problem."""
     who = f"plugin '{plugin.name}' of {plugin.distribution} {plugin.version}"
     hooks = {f"dpflbench_{kind}" for kind in KINDS}
@@ -135,8 +142,12 @@ def _register(manager: pluggy.PluginManager, plugin: Plugin, parts: dict[str, di
         except Exception as e:  # as above
             problems.append(f"{who}: dpflbench_{kind} raises {type(e).__name__}: {e}")
             continue
-        if not isinstance(factories, Mapping) or not all(isinstance(n, str) and callable(f) for n, f in factories.items()):
-            problems.append(f"{who}: dpflbench_{kind} must return a mapping from name to factory, found {factories!r:.80}")
+        if not isinstance(factories, Mapping) or not all(
+            isinstance(n, str) and callable(f) for n, f in factories.items()
+        ):
+            problems.append(
+                f"{who}: dpflbench_{kind} must return a mapping from name to factory, found {factories!r:.80}"
+            )
             continue
         for name, factory in factories.items():
             problem = _misfit(kind, name, factory)
@@ -144,24 +155,37 @@ def _register(manager: pluggy.PluginManager, plugin: Plugin, parts: dict[str, di
                 problems.append(f"{who}: {kind[:-1]} '{name}': {problem}")
             elif name in parts[kind]:
                 other = parts[kind][name]
-                problems.append(f"{who}: {kind[:-1]} '{name}' is already supplied by plugin '{other.plugin}' of "
-                                f"{other.distribution} {other.version}")
+                problems.append(
+                    f"{who}: {kind[:-1]} '{name}' is already supplied by plugin '{other.plugin}' of "
+                    f"{other.distribution} {other.version}"
+                )
             else:
-                parts[kind][name] = Part(kind, name, factory, plugin.name, plugin.distribution, plugin.version,
-                                         plugin.module.__name__)
-    if len(problems) == before and not any(part.plugin == plugin.name for known in parts.values() for part in known.values()):
-        problems.append(f"{who}: supplies nothing; expected a function marked @hookimpl, one of {', '.join(sorted(hooks))}")
+                parts[kind][name] = Part(
+                    kind, name, factory, plugin.name, plugin.distribution, plugin.version, plugin.module.__name__
+                )
+    if len(problems) == before and not any(
+        part.plugin == plugin.name for known in parts.values() for part in known.values()
+    ):
+        problems.append(
+            f"{who}: supplies nothing; expected a function marked @hookimpl, one of {', '.join(sorted(hooks))}"
+        )
 
 
 METHODS = {
-    "mechanisms": ("sample", "cost", "budget", "epsilon", "scale", "variance", "per_use"), "selectors": ("plan",),
-    "aggregators": ("init", "aggregate"), "transforms": ("init", "apply"), "datasets": ("availability", "digest", "load"),
-    "models": ("build",), "algorithms": (),
+    "mechanisms": ("sample", "cost", "budget", "epsilon", "scale", "variance", "per_use"),
+    "selectors": ("plan",),
+    "aggregators": ("init", "aggregate"),
+    "transforms": ("init", "apply"),
+    "datasets": ("availability", "digest", "load"),
+    "models": ("build",),
+    "algorithms": (),
 }
 
 
 def _misfit(kind: str, name: str, factory: Callable[..., Any]) -> str:
-    """What can be seen without running anything: a nameless part, parameters without keywords, a class without its methods."""
+    """What can be seen without running anything: a nameless part, parameters without keywords, a class without its
+    methods.
+    """
     if not name or not name.isprintable() or any(c in name for c in "/\\$\n"):
         return "a name must be printable, without '/', '\\' or '$'"
     try:
@@ -202,6 +226,15 @@ def digest_of_sources(roots: Iterable[Path]) -> str:
 def harness_digest() -> str:
     """SHA-256 over what of dpflbench itself can change a result: data, federation, privacy, interfaces, randomness."""
     here = Path(__file__).parent
-    names = ("tasks", "federation", "interfaces.py", "randomness.py", "privacy/accounting.py", "privacy/ledger.py",
-             "privacy/sensitivity.py", "execution/prepare.py", "execution/outcome.py")
+    names = (
+        "tasks",
+        "federation",
+        "interfaces.py",
+        "randomness.py",
+        "privacy/accounting.py",
+        "privacy/ledger.py",
+        "privacy/sensitivity.py",
+        "execution/prepare.py",
+        "execution/outcome.py",
+    )
     return digest_of_sources(here / name for name in names)

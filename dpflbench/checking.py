@@ -1,4 +1,5 @@
-"""Plain mappings to typed objects: a factory's keyword parameters are its schema. Collects problems instead of stopping at the first.
+"""Plain mappings to typed objects: a factory's keyword parameters are its schema. Collects problems instead of stopping
+at the first.
 
 Used for every section of a suite and for every part of every plugin: a frozen dataclass is its own factory.
 """
@@ -27,11 +28,16 @@ def suggest(word: str, allowed: Iterable[str]) -> str:
 
 
 def parameters(factory: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
-    """Name → (annotation, default) of a factory's parameters; the default is `inspect.Parameter.empty` where there is none."""
+    """Name → (annotation, default) of a factory's parameters; the default is `inspect.Parameter.empty` where there is
+    none.
+    """
     target = factory.__init__ if inspect.isclass(factory) else factory
     hints = typing.get_type_hints(target)
-    return {name: (hints.get(name, Any), p.default) for name, p in inspect.signature(factory).parameters.items()
-            if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    return {
+        name: (hints.get(name, Any), p.default)
+        for name, p in inspect.signature(factory).parameters.items()
+        if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    }
 
 
 def bind(factory: Callable[..., Any], given: Any, path: str, problems: list[str]) -> dict[str, Any] | None:
@@ -159,7 +165,14 @@ def plain(value: Any) -> Any:
 
 
 def _name(annotation: Any) -> str:
-    names = {int: "an integer", float: "a number", bool: "true or false", str: "a text", type(None): "null", Path: "a path"}
+    names = {
+        int: "an integer",
+        float: "a number",
+        bool: "true or false",
+        str: "a text",
+        type(None): "null",
+        Path: "a path",
+    }
     if typing.get_origin(annotation) is Literal:
         return " or ".join(map(repr, typing.get_args(annotation)))
     if typing.get_origin(annotation) in (list, tuple, Sequence):

@@ -45,8 +45,9 @@ def forecast(assembly: Assembly, place: Place) -> Forecast:
     n, none = setup.n_clients, np.zeros(0)
     left = ledger.left if ledger else setup.budget
     empty = Losses(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), none, none, none)
-    plan = algorithm.selector.plan(PlanView(setup, 0, np.zeros(n, dtype=np.int64), left, empty),
-                                   prepared.world.streams.numpy("select", -1))
+    plan = algorithm.selector.plan(
+        PlanView(setup, 0, np.zeros(n, dtype=np.int64), left, empty), prepared.world.streams.numpy("select", -1)
+    )
     check_plan(plan, n_clients=n, cohort_size=setup.cohort_size, rounds_left=setup.rounds, who=algorithm.name)
     used = plan.uses > 0
     facts = (setup.dim, setup.rounds, int(plan.horizon), _spread(plan.uses.astype(float)), int((~used).sum()))
@@ -58,8 +59,14 @@ def forecast(assembly: Assembly, place: Place) -> Forecast:
     spent = setup.mechanism.epsilon(cost[used], setup.delta[used])
     variance = setup.mechanism.variance(calibration.scale[used])
     expected = setup.dim * float(np.sum(plan.uses[used] / plan.horizon * variance)) / setup.cohort_size**2
-    return Forecast(*facts, _spread(calibration.scale[used]), _spread(spent), _spread(spent / setup.epsilon[used]),
-                    math.sqrt(expected), setup.clip_norm)
+    return Forecast(
+        *facts,
+        _spread(calibration.scale[used]),
+        _spread(spent),
+        _spread(spent / setup.epsilon[used]),
+        math.sqrt(expected),
+        setup.clip_norm,
+    )
 
 
 def _spread(values: Floats) -> Spread:

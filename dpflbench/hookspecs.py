@@ -1,7 +1,8 @@
 """The seven hooks of dpflbench, nothing else.
 
-Each takes no argument and returns a mapping from name to factory, so nothing runs when a plugin is loaded. A factory's keyword
-parameters (names, types, defaults) are the configuration schema of the part: a frozen dataclass is its own factory.
+Each takes no argument and returns a mapping from name to factory, so nothing runs when a plugin is loaded. A factory's
+keyword parameters (names, types, defaults) are the configuration schema of the part: a frozen dataclass is its own
+factory.
 """
 
 from collections.abc import Callable, Mapping

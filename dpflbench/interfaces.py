@@ -1,8 +1,9 @@
 """What plugins implement and what is handed to them.
 
-A part is a frozen dataclass of hyper-parameters; what changes is returned as state, and nothing that comes in is changed in place.
-Arrays about clients are NumPy float64/int64 on the host (planning and privacy); updates are torch tensors on the run's device.
-Only public or already noisy values pass through here: budgets, client sizes, noisy updates and noisy losses.
+A part is a frozen dataclass of hyper-parameters; what changes is returned as state, and nothing that comes in is
+changed in place. Arrays about clients are NumPy float64/int64 on the host (planning and privacy); updates are torch
+tensors on the run's device. Only public or already noisy values pass through here: budgets, client sizes, noisy updates
+and noisy losses.
 """
 
 from abc import ABC, abstractmethod
@@ -90,8 +91,8 @@ class Setup:
 class Mechanism(ABC):
     """What noise a release gets and what it costs, in a currency that adds up over releases.
 
-    A cost has a last axis [..., A]: one number for Gaussian and Laplace, a curve for others. Everything here is float64 on the
-    host except `sample`. Chosen by the suite, the same for every algorithm of a table.
+    A cost has a last axis [..., A]: one number for Gaussian and Laplace, a curve for others. Everything here is float64
+    on the host except `sample`. Chosen by the suite, the same for every algorithm of a table.
     """
 
     name: ClassVar[str]
@@ -101,7 +102,9 @@ class Mechanism(ABC):
 
     @abstractmethod
     def sample(self, scale: Tensor, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
-        """Noise of `shape` whose scale broadcasts against it, on the device and with the dtype of `scale`, in one call."""
+        """Noise of `shape` whose scale broadcasts against it, on the device and with the dtype of `scale`, in one
+        call.
+        """
 
     @abstractmethod
     def cost(self, scale: Floats, sensitivity: Floats) -> Floats:
@@ -124,9 +127,11 @@ class Mechanism(ABC):
         """Variance of one coordinate of the noise (a Laplace scale is not a standard deviation)."""
 
     def per_use(self, left: Floats, uses: Floats, epsilon: Floats, delta: Floats) -> Floats:
-        """What each of `uses` releases may spend when `left` [N, A] is left; 0 where uses is 0. Even shares unless overridden.
+        """What each of `uses` releases may spend when `left` [N, A] is left; 0 where uses is 0. Even shares unless
+        overridden.
 
-        `epsilon` and `delta` [N] are the client's whole budget, for mechanisms that split those instead of the currency.
+        `epsilon` and `delta` [N] are the client's whole budget, for mechanisms that split those instead of the
+        currency.
         """
         return np.where(uses[:, None] > 0, left / np.maximum(uses, 1.0)[:, None], 0.0)
 
@@ -138,9 +143,10 @@ class Mechanism(ABC):
 class Probe:
     """A request for each participant's mean loss, noised and charged by the harness.
 
-    The loss of every sample is clipped to [0, loss_bound] before the mean, so that replacing one sample moves it by at most
-    loss_bound / n_examples. `share` of a participation's cost pays for the losses, the rest for the gradient. With `joint` the
-    message (gradient, losses) is noised as a whole at one scale with sensitivity 2 (clip_norm + loss_bound) / n_examples.
+    The loss of every sample is clipped to [0, loss_bound] before the mean, so that replacing one sample moves it by at
+    most loss_bound / n_examples. `share` of a participation's cost pays for the losses, the rest for the gradient. With
+    `joint` the message (gradient, losses) is noised as a whole at one scale with sensitivity 2 (clip_norm + loss_bound)
+    / n_examples.
     """
 
     loss_bound: float
@@ -180,8 +186,9 @@ class PlanView:
 class Plan:
     """Participation for the next `horizon` rounds; the selector is asked again after them.
 
-    `uses` sums to horizon * cohort_size, each between 0 and horizon. `cost` [N, A] is what one use may spend and defaults to even
-    shares of what is left over `uses`; a selector that will plan again sets it lower. `clip_factor` [N] scales the clip bound.
+    `uses` sums to horizon * cohort_size, each between 0 and horizon. `cost` [N, A] is what one use may spend and
+    defaults to even shares of what is left over `uses`; a selector that will plan again sets it lower. `clip_factor`
+    [N] scales the clip bound.
     """
 
     uses: Ints  # [N]
@@ -235,7 +242,9 @@ class Aggregator(Protocol[S]):
 
 @runtime_checkable
 class LocalTransform(Protocol):
-    """A personal map in front of the shared model. phi is trained from the jointly clipped and noised message and stays local."""
+    """A personal map in front of the shared model. phi is trained from the jointly clipped and noised message and stays
+    local.
+    """
 
     @property
     def norm_local(self) -> bool:
@@ -245,7 +254,8 @@ class LocalTransform(Protocol):
     def init(self, n_clients: int, input_shape: tuple[int, ...], layout: Layout, rng: torch.Generator) -> Tensor:
         """Return phi [N, P] at which `apply` is the identity; P = 0 means no transform.
 
-        With `norm_local` the last columns of phi are added to theta's normalisation tensors, in layout order; they start at 0.
+        With `norm_local` the last columns of phi are added to theta's normalisation tensors, in layout order; they
+        start at 0.
         """
         ...
 

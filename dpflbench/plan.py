@@ -1,4 +1,6 @@
-"""Suite to runs: each point of the axes resolved and checked, paired seeds, content-addressed ids, impossible cells with a reason."""
+"""Suite to runs: each point of the axes resolved and checked, paired seeds, content-addressed ids, impossible cells
+with a reason.
+"""
 
 import itertools
 from collections.abc import Mapping
@@ -36,7 +38,9 @@ class Planned:
 
 
 def plan_suite(suite: Suite, catalogue: Catalogue, root: Path | None) -> Planned:
-    """Every cell of the suite's table and every run it needs; SuiteError lists all problems, DataError says what data is missing."""
+    """Every cell of the suite's table and every run it needs; SuiteError lists all problems, DataError says what data
+    is missing.
+    """
     problems: list[str] = []
     cells: list[tuple[dict[str, Any], Entry, int, Any, str]] = []
     digests: dict[str, str] = {}
@@ -102,9 +106,17 @@ def plugin_sources(assembly: Assembly) -> dict[str, str]:
 
 def _describe(suite: Suite) -> dict[str, Any]:
     """The suite as recorded beside its results."""
-    return {"name": suite.name, "description": suite.description, **plain(suite.base), "axes": plain(suite.axes),
-            "seeds": list(suite.seeds), "algorithms": [{"label": e.label, "use": e.use, "with": plain(e.given)} for e in suite.entries],
-            "report": plain(suite.report), "evaluate": plain(suite.evaluate), "resources": plain(suite.resources)}
+    return {
+        "name": suite.name,
+        "description": suite.description,
+        **plain(suite.base),
+        "axes": plain(suite.axes),
+        "seeds": list(suite.seeds),
+        "algorithms": [{"label": e.label, "use": e.use, "with": plain(e.given)} for e in suite.entries],
+        "report": plain(suite.report),
+        "evaluate": plain(suite.evaluate),
+        "resources": plain(suite.resources),
+    }
 
 
 @lru_cache
@@ -118,5 +130,7 @@ def device_of(name: str) -> str:
     if name == "auto":
         return "cuda" if here["cuda"] else "mps" if here["mps"] else "cpu"
     if not here.get(name.partition(":")[0], False):
-        raise DpflbenchError(f"--device {name}: not available here; available: {', '.join(k for k, ok in here.items() if ok)}")
+        raise DpflbenchError(
+            f"--device {name}: not available here; available: {', '.join(k for k, ok in here.items() if ok)}"
+        )
     return name

@@ -1,7 +1,7 @@
 """Streams: a fresh generator for each purpose and round, from SHA-256 of (seed, purpose, round).
 
-The algorithm is no coordinate, so runs that differ only in it share data, budgets, initial model and noise draws; and a run can go
-on from any round, because no generator outlives one.
+The algorithm is no coordinate, so runs that differ only in it share data, budgets, initial model and noise draws; and a
+run can go on from any round, because no generator outlives one.
 """
 
 import hashlib

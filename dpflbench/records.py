@@ -1,7 +1,7 @@
 """The record of one run: its schema, its content digest, its JSON form.
 
-A record is data, never code: JSON with arrays as compressed base64. Everything but `measured` (times, machine) is a function of the
-configuration, and the digest covers just that: the same run twice on a CPU has the same digest.
+A record is data, never code: JSON with arrays as compressed base64. Everything but `measured` (times, machine) is a
+function of the configuration, and the digest covers just that: the same run twice on a CPU has the same digest.
 """
 
 import base64
@@ -52,11 +52,11 @@ class Record:
     clients   arrays [N]: n_examples, epsilon, delta, uses, epsilon_spent, utility_shared (shared model, own held-out
               shard), utility_personal (own phi, own held-out shard), n_holdout
     events    arrays, one row a release: client, round, kind (0 gradient, 1 loss, 2 joint), sensitivity, scale, cost
-    facts     dim, phi_dim, n_train, n_test, n_classes, gradient_path, data_digest, split_digest, initial_model, final_model,
-              mechanism (name, clip_norm), references (utility of trivial models)
+    facts     dim, phi_dim, n_train, n_test, n_classes, gradient_path, data_digest, split_digest, initial_model,
+              final_model, mechanism (name, clip_norm), references (utility of trivial models)
     notes     what selectors wanted kept, one mapping a plan, arrays allowed
-    measured  seconds, cpu_seconds (rounds only), gradient_seconds, samples_per_second, started, device, threads, versions, machine,
-              reference_seconds, numerics and cpu (execution/reference.py)
+    measured  seconds, cpu_seconds (rounds only), gradient_seconds, samples_per_second, started, device, threads,
+              versions, machine, reference_seconds, numerics and cpu (execution/reference.py)
     """
 
     id: str
@@ -112,7 +112,16 @@ def loads(text: str, where: str = "record") -> Record:
         record = Record(**values)
         _check_shape(record)
         digest = record.digest
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError, zlib.error, binascii.Error) as e:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+        OverflowError,
+        zlib.error,
+        binascii.Error,
+    ) as e:
         raise RecordError(f"{where}: damaged ({type(e).__name__}: {_line(e)})") from None
     if digest != body.get("digest"):
         raise RecordError(f"{where}: content does not match its digest; it was edited or damaged")
@@ -120,9 +129,16 @@ def loads(text: str, where: str = "record") -> Record:
 
 
 def _check_shape(record: Record) -> None:
-    """ValueError unless everything is of the kind its readers rely on: digests do not vouch for a record somebody made up."""
-    texts = {"id": record.id, "reason": record.reason, "algorithm": record.algorithm, "metric.name": record.metric.name,
-             "metric.unit": record.metric.unit}
+    """ValueError unless everything is of the kind its readers rely on: digests do not vouch for a record somebody made
+    up.
+    """
+    texts = {
+        "id": record.id,
+        "reason": record.reason,
+        "algorithm": record.algorithm,
+        "metric.name": record.metric.name,
+        "metric.unit": record.metric.unit,
+    }
     for name, text in texts.items():
         if not isinstance(text, str):
             raise ValueError(f"{name} is no text")
@@ -135,7 +151,10 @@ def _check_shape(record: Record) -> None:
         raise ValueError("config.seed is no integer")
     for name in ("rounds", "clients", "events"):
         columns = getattr(record, name).values()
-        if not all(isinstance(column, np.ndarray) and column.ndim for column in columns) or len({len(c) for c in columns}) > 1:
+        if (
+            not all(isinstance(column, np.ndarray) and column.ndim for column in columns)
+            or len({len(c) for c in columns}) > 1
+        ):
             raise ValueError(f"{name} must hold arrays of one length")
     if not all(isinstance(v, int | float) for v in record.final.values()):
         raise ValueError("final must hold numbers")
@@ -173,11 +192,15 @@ def encode(value: Any, pack: Callable[[bytes], str] = _pack) -> Any:
         return [encode(v, pack) for v in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(f"{type(value).__name__} cannot be kept in a record; numbers, texts, arrays, lists and mappings can")
+    raise TypeError(
+        f"{type(value).__name__} cannot be kept in a record; numbers, texts, arrays, lists and mappings can"
+    )
 
 
 def decode(value: Any, room: list[int] | None = None) -> Any:
-    """The inverse of `encode`; ValueError where an encoded array is not what it says. `room` counts the bytes all arrays may take."""
+    """The inverse of `encode`; ValueError where an encoded array is not what it says. `room` counts the bytes all
+    arrays may take.
+    """
     room = [MAX_RECORD_BYTES] if room is None else room
     if isinstance(value, list):
         return [decode(v, room) for v in value]

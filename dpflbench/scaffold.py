@@ -1,4 +1,6 @@
-"""The skeleton of a plugin: a complete distribution that passes `dpflbench check` as it is, to be changed bit by bit."""
+"""The skeleton of a plugin: a complete distribution that passes `dpflbench check` as it is, to be changed bit by
+bit.
+"""
 
 import re
 from collections.abc import Mapping
@@ -26,8 +28,10 @@ def names_of(name: str) -> Names:
     """The spellings of a plugin's name; DpflbenchError if it is none."""
     short = name.removeprefix(PREFIX)
     if not NAME.fullmatch(short) or len(short) > 50:
-        raise DpflbenchError(f"new-plugin {name[:60]!r}: not a name; allowed: small letters and digits in words joined by '-', "
-                             "at most 50 of them, e.g. my-idea")
+        raise DpflbenchError(
+            f"new-plugin {name[:60]!r}: not a name; allowed: small letters and digits in words joined by '-', "
+            "at most 50 of them, e.g. my-idea"
+        )
     plugin = short.replace("-", "_")
     return Names(plugin, PREFIX + short, f"dpflbench_{plugin}", "".join(word.capitalize() for word in short.split("-")))
 
@@ -47,11 +51,23 @@ def write_skeleton(name: str, folder: Path | None = None) -> tuple[Path, list[st
 
 def skeleton(names: Names) -> Mapping[str, str]:
     """Path → content."""
-    words = {"@plugin@": names.plugin, "@distribution@": names.distribution, "@module@": names.module, "@label@": names.label,
-             "@version@": __version__}
-    paths = {"pyproject.toml": PYPROJECT, "README.md": README, f"src/{names.module}/__init__.py": MODULE,
-             f"src/{names.module}/py.typed": "", f"tests/test_{names.plugin}.py": TESTS, "suite.yaml": SUITE,
-             ".github/workflows/dpflbench.yml": WORKFLOW, ".gitignore": "results/\n__pycache__/\n"}
+    words = {
+        "@plugin@": names.plugin,
+        "@distribution@": names.distribution,
+        "@module@": names.module,
+        "@label@": names.label,
+        "@version@": __version__,
+    }
+    paths = {
+        "pyproject.toml": PYPROJECT,
+        "README.md": README,
+        f"src/{names.module}/__init__.py": MODULE,
+        f"src/{names.module}/py.typed": "",
+        f"tests/test_{names.plugin}.py": TESTS,
+        "suite.yaml": SUITE,
+        ".github/workflows/dpflbench.yml": WORKFLOW,
+        ".gitignore": "results/\n__pycache__/\n",
+    }
 
     def filled(text: str) -> str:
         return re.sub("|".join(words), lambda hit: words[hit[0]], text)
@@ -89,7 +105,8 @@ testpaths = ["tests"]
 README = """\
 # @distribution@
 
-Adds **@label@** to dpflbench: clients take part equally often, updates are weighed by client size. Change that to your idea.
+Adds **@label@** to dpflbench: clients take part equally often, updates are weighed by client size.
+Change that to your idea.
 
 ```
 pip install -e ".[dev]"
@@ -134,7 +151,7 @@ class @label@:
     power: float = 1.0  # a parameter is a field with a type and a default; suites give it under `with:`
 
     def init(self, setup: Setup) -> None:
-        """Return the state before the first round: none. What must be remembered is returned as state, never kept in self."""
+        """Return the state before the first round: none. What must be remembered is state, never kept in self."""
 
     def aggregate(self, updates: Updates, state: None) -> tuple[Tensor, None]:
         """Return the direction [D] and the next state; nothing that comes in is changed."""
@@ -172,7 +189,8 @@ from dpflbench.testing import check_aggregator, check_algorithm, check_plugin
 
 def test_a_client_with_three_times_the_data_counts_three_times():
     ones = torch.ones(2)
-    updates = Updates(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1]), ones, ones, torch.tensor([300.0, 100.0]), ones, 0)
+    rows, sizes = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([300.0, 100.0])
+    updates = Updates(rows, torch.tensor([0, 1]), ones, ones, sizes, ones, 0)
     direction, _ = @label@().aggregate(updates, None)
     assert direction.tolist() == pytest.approx([0.75, 0.25])
 
@@ -215,7 +233,8 @@ jobs:
       - run: pytest
       - run: dpflbench run suite.yaml --out results
       - run: dpflbench verify results
-      # the gate: make the baseline once by `dpflbench compare results --baseline baseline.json --update-baseline` and commit it
+      # the gate: make the baseline once by `dpflbench compare results --baseline baseline.json --update-baseline` and
+      # commit it
       - run: dpflbench compare results --baseline baseline.json --markdown summary.md --junit junit.xml
         if: hashFiles('baseline.json') != ''
       - run: cat summary.md >> "$GITHUB_STEP_SUMMARY"

@@ -1,7 +1,7 @@
 """YAML to Suite: read, merged with what it extends and with --set, and checked as far as that needs no plugin.
 
-A suite is data, never code (suite_file.py), and reads no file but the one it extends. All problems are listed at once, each with its
-path into the file. What a section means at one point of the axes is decided in assembly.py.
+A suite is data, never code (suite_file.py), and reads no file but the one it extends. All problems are listed at once,
+each with its path into the file. What a section means at one point of the axes is decided in assembly.py.
 """
 
 import copy
@@ -19,11 +19,30 @@ from dpflbench.suite_file import parse_file, strange
 from dpflbench.suite_file import parse_value as parse_value  # for --set of other commands
 
 MAX_SEEDS, MAX_CELLS, MAX_EXTENDS = 10_000, 1_000_000, 20
-SECTIONS = ("name", "description", "extends", "task", "federation", "privacy", "evaluate", "resources", "axes", "seeds",
-            "algorithms", "report")
+SECTIONS = (
+    "name",
+    "description",
+    "extends",
+    "task",
+    "federation",
+    "privacy",
+    "evaluate",
+    "resources",
+    "axes",
+    "seeds",
+    "algorithms",
+    "report",
+)
 # where a bare word or number stands for a mapping: `model: softmax`, `partition: iid`, `epsilon: 2.0`
-SHORTHANDS = {"task.dataset": "name", "task.model": "name", "privacy.mechanism": "name", "task.partition": "kind",
-              "task.dataset.features": "kind", "privacy.epsilon": "kind", "privacy.delta": "kind"}
+SHORTHANDS = {
+    "task.dataset": "name",
+    "task.model": "name",
+    "privacy.mechanism": "name",
+    "task.partition": "kind",
+    "task.dataset.features": "kind",
+    "privacy.epsilon": "kind",
+    "privacy.delta": "kind",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +62,12 @@ class Report:
     rows: Literal["algorithm"] = "algorithm"
     columns: list[str] | None = None  # axis paths; all of them if not given
     value: Literal["utility", "utility_global", "utility_personal", "utility_mean_phi"] = "utility"
-    baseline: str | list[str] = field(default_factory=lambda: ["DPSGD", "DMLDP"])  # the first that has a value in a column
-    paper: Literal["table1", "table2", "fig-utility", "fig-selection", "fig-privacy", "fig-data", "claims", "all"] | None = None
+    baseline: str | list[str] = field(
+        default_factory=lambda: ["DPSGD", "DMLDP"]
+    )  # the first that has a value in a column
+    paper: (
+        Literal["table1", "table2", "fig-utility", "fig-selection", "fig-privacy", "fig-data", "claims", "all"] | None
+    ) = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +162,12 @@ def merge(base: Mapping[str, Any], top: Mapping[str, Any], path: str = "") -> di
     out = dict(base)
     for key, value in top.items():
         old, here = out.get(key), join(path, key)
-        same = isinstance(old, dict) and isinstance(value, dict) and here != "axes" and all(
-            tag not in value or value[tag] == old.get(tag) for tag in ("name", "kind"))
+        same = (
+            isinstance(old, dict)
+            and isinstance(value, dict)
+            and here != "axes"
+            and all(tag not in value or value[tag] == old.get(tag) for tag in ("name", "kind"))
+        )
         out[key] = merge(old, value, here) if same and isinstance(old, dict) else copy.deepcopy(value)
     return out
 
@@ -185,7 +212,9 @@ def check(raw: Mapping[str, Any], where: str, folder: Path, problems: list[str])
             problems.append(f"{key}: missing")
     name = raw.get("name", "")
     if "name" in raw and (not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}", name)):
-        problems.append(f"name: found {name!r}; letters, digits, space, '.', '_' and '-' are allowed (it names a folder)")
+        problems.append(
+            f"name: found {name!r}; letters, digits, space, '.', '_' and '-' are allowed (it names a folder)"
+        )
     base = {}
     for key in ("task", "federation", "privacy"):
         base[key] = raw.get(key) or {}
@@ -194,7 +223,9 @@ def check(raw: Mapping[str, Any], where: str, folder: Path, problems: list[str])
     axes = _axes(raw.get("axes") or {}, problems)
     report = build(Report, raw.get("report") or {}, "report", problems)
     if report is not INVALID and report.columns is not None:
-        problems += [f"report.columns: '{c}' is not an axis; {suggest(c, axes)}" for c in report.columns if c not in axes]
+        problems += [
+            f"report.columns: '{c}' is not an axis; {suggest(c, axes)}" for c in report.columns if c not in axes
+        ]
     entries = _entries(raw.get("algorithms"), problems) if "algorithms" in raw else []
     seeds = _seeds(raw.get("seeds", 1), problems)
     evaluate = build(Evaluate, raw.get("evaluate") or {}, "evaluate", problems)
@@ -235,7 +266,12 @@ def _seeds(raw: Any, problems: list[str]) -> list[int]:
         return []
     if isinstance(raw, int) and not isinstance(raw, bool) and raw >= 1:
         return list(range(raw))
-    if isinstance(raw, list) and raw and all(isinstance(s, int) and not isinstance(s, bool) for s in raw) and len(set(raw)) == len(raw):
+    if (
+        isinstance(raw, list)
+        and raw
+        and all(isinstance(s, int) and not isinstance(s, bool) for s in raw)
+        and len(set(raw)) == len(raw)
+    ):
         return list(raw)
     problems.append(f"seeds: found {raw!r:.60}; expected how many (1 or more) or a list of different integers")
     return []
@@ -253,7 +289,9 @@ def _entries(raw: Any, problems: list[str]) -> list[Entry]:
         if not isinstance(item, Mapping) or not isinstance(item.get("use"), str):
             problems.append(f"{path}: expected a name or a mapping with 'use', found {item!r:.60}")
             continue
-        problems += [f"{path}.{k}: unknown; {suggest(k, ('use', 'as', 'with'))}" for k in item if k not in ("use", "as", "with")]
+        problems += [
+            f"{path}.{k}: unknown; {suggest(k, ('use', 'as', 'with'))}" for k in item if k not in ("use", "as", "with")
+        ]
         given, label = item.get("with") or {}, item.get("as")
         if not isinstance(given, Mapping):
             problems.append(f"{path}.with: expected a mapping, found {given!r:.60}")
@@ -265,8 +303,11 @@ def _entries(raw: Any, problems: list[str]) -> list[Entry]:
         default = item["use"] + (f"({options})" if options else "")
         entries.append(Entry(item["use"], given, label or default, i))
     labels = [e.label for e in entries]
-    problems += [f"algorithms[{e.index}]: '{e.label}' stands there twice; tell them apart by 'as'"
-                 for e in entries if labels.index(e.label) < entries.index(e)]
+    problems += [
+        f"algorithms[{e.index}]: '{e.label}' stands there twice; tell them apart by 'as'"
+        for e in entries
+        if labels.index(e.label) < entries.index(e)
+    ]
     return entries
 
 

@@ -1,6 +1,8 @@
-"""A stranger's YAML as plain data: mappings with text keys, lists, texts, numbers, true, false and null; nothing else comes out.
+"""A stranger's YAML as plain data: mappings with text keys, lists, texts, numbers, true, false and null; nothing else
+comes out.
 
-No object is constructed, nothing is interpolated, and neither a huge file, a device nor a nest of aliases can exhaust the memory.
+No object is constructed, nothing is interpolated, and neither a huge file, a device nor a nest of aliases can exhaust
+the memory.
 """
 
 import io
@@ -13,7 +15,8 @@ from dpflbench.checking import join, suggest
 from dpflbench.errors import DpflbenchError, SuiteError
 
 MAX_BYTES = 1 << 20
-MAX_NODES = 9_000  # values of a file after its aliases are written out; OmegaConf stops at 10,000 with advice to switch that off
+# values of a file after its aliases are written out; OmegaConf stops at 10,000 with advice to switch that off
+MAX_NODES = 9_000
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -86,8 +89,17 @@ def _plain(text: str, where: str) -> Any:
         if isinstance(tree, yaml.ScalarNode):  # a lone word would become a key
             return tree.value
         return OmegaConf.to_container(OmegaConf.load(io.StringIO(text)), resolve=False)
-    except (yaml.YAMLError, OmegaConfBaseException, ValueError, TypeError, RecursionError, AttributeError, LookupError,
-            ArithmeticError, OSError) as e:  # OSError: what OmegaConf calls a document that is neither mapping nor list
+    except (
+        yaml.YAMLError,
+        OmegaConfBaseException,
+        ValueError,
+        TypeError,
+        RecursionError,
+        AttributeError,
+        LookupError,
+        ArithmeticError,
+        OSError,
+    ) as e:  # OSError: what OmegaConf calls a document that is neither mapping nor list
         raise SuiteError([f"{where}: not a YAML suite ({_line(e)})"]) from None
 
 

@@ -10,29 +10,61 @@ from dpflbench_algorithms.mechanisms import Gaussian, Laplace
 def layout(*sizes, norm=()):
     """A layout of flat tensors of the given sizes; those whose index is in `norm` belong to normalisation layers."""
     ends = np.cumsum(sizes)
-    return Layout(tuple(ParameterTensor(f"t{i}", (size,), int(end - size), int(end), i in norm)
-                        for i, (size, end) in enumerate(zip(sizes, ends, strict=True))))
+    return Layout(
+        tuple(
+            ParameterTensor(f"t{i}", (size,), int(end - size), int(end), i in norm)
+            for i, (size, end) in enumerate(zip(sizes, ends, strict=True))
+        )
+    )
 
 
-def setup(budget, *, mechanism="gaussian", cohort=1, rounds=10, n_examples=100, clip=1.0, lr=(0.05, 200.0), sizes=(4,), classes=10,
-          epsilon=None, delta=None, phi_dim=0):
+def setup(
+    budget,
+    *,
+    mechanism="gaussian",
+    cohort=1,
+    rounds=10,
+    n_examples=100,
+    clip=1.0,
+    lr=(0.05, 200.0),
+    sizes=(4,),
+    classes=10,
+    epsilon=None,
+    delta=None,
+    phi_dim=0,
+):
     """A setup whose clients have the given budgets: mu² for Gaussian noise, epsilon for Laplace noise."""
     budget = np.asarray(budget, dtype=np.float64)
     n = len(budget)
     noise = {"gaussian": Gaussian(), "linear": Gaussian("linear"), "laplace": Laplace()}[mechanism]
     examples = np.broadcast_to(np.asarray(n_examples), (n,)).astype(np.int64)
-    return Setup(n_clients=n, cohort_size=cohort, rounds=rounds, n_examples=examples,
-                 epsilon=budget.copy() if epsilon is None else np.asarray(epsilon, dtype=np.float64),
-                 delta=np.zeros(n) if delta is None else np.asarray(delta, dtype=np.float64),
-                 budget=budget[:, None], mechanism=noise, clip_norm=clip, lr=LearningRate(*lr), layout=layout(*sizes),
-                 n_classes=classes, phi_dim=phi_dim)
+    return Setup(
+        n_clients=n,
+        cohort_size=cohort,
+        rounds=rounds,
+        n_examples=examples,
+        epsilon=budget.copy() if epsilon is None else np.asarray(epsilon, dtype=np.float64),
+        delta=np.zeros(n) if delta is None else np.asarray(delta, dtype=np.float64),
+        budget=budget[:, None],
+        mechanism=noise,
+        clip_norm=clip,
+        lr=LearningRate(*lr),
+        layout=layout(*sizes),
+        n_classes=classes,
+        phi_dim=phi_dim,
+    )
 
 
 def losses(rows=(), variance=1.0):
     """Losses from rows (round, client, received[, stepped])."""
     table = np.array([(*row, np.nan)[:4] for row in rows], dtype=np.float64).reshape(-1, 4)
-    return Losses(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2], table[:, 3],
-                  np.broadcast_to(np.asarray(variance, dtype=np.float64), (len(table),)).copy())
+    return Losses(
+        table[:, 0].astype(np.int64),
+        table[:, 1].astype(np.int64),
+        table[:, 2],
+        table[:, 3],
+        np.broadcast_to(np.asarray(variance, dtype=np.float64), (len(table),)).copy(),
+    )
 
 
 def view(facts, *, round=0, used=None, left=None, seen=None):
@@ -51,4 +83,6 @@ def updates(rows, *, clients=None, epsilon=None, variance=None, n_examples=None,
         return torch.full((k,), default, dtype=dtype) if given is None else torch.as_tensor(given, dtype=dtype)
 
     who = torch.arange(k) if clients is None else torch.as_tensor(clients)
-    return Updates(values, who, column(epsilon, 1.0), column(None, 0.0), column(n_examples, 100.0), column(variance, 1.0), round)
+    return Updates(
+        values, who, column(epsilon, 1.0), column(None, 0.0), column(n_examples, 100.0), column(variance, 1.0), round
+    )

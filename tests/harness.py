@@ -34,7 +34,14 @@ def record_of(body: dict[str, Any], catalogue: Any, use: str, seed: int = 0, **g
     return execute(run_of(body, catalogue, use, seed, **given), catalogue, Place())
 
 
-def world_of(body: dict[str, Any], catalogue: Any, use: str, seed: int = 0, algorithm: dict[str, Any] | None = None, **changes: Any):
+def world_of(
+    body: dict[str, Any],
+    catalogue: Any,
+    use: str,
+    seed: int = 0,
+    algorithm: dict[str, Any] | None = None,
+    **changes: Any,
+):
     """A prepared run whose assembly was changed: parts of the algorithm by `algorithm`, the rest by keyword."""
     assembly = replace(assembly_of(body, catalogue, use, seed), **changes)
     if algorithm:

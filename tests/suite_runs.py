@@ -29,7 +29,9 @@ def planned_of(body: Mapping[str, Any], folder: Path, catalogue: Catalogue) -> P
     return plan_suite(suites.load(path), catalogue, None)
 
 
-def carry_out(planned: Planned, store: Store, catalogue: Catalogue, stop: Stop | None = None, quiet: bool = True) -> None:
+def carry_out(
+    planned: Planned, store: Store, catalogue: Catalogue, stop: Stop | None = None, quiet: bool = True
+) -> None:
     """What `dpflbench run` does between planning and reporting, one run at a time in this process."""
     _carry_out(planned, store, catalogue, in_this_process(catalogue, Place()), stop or Stop(), quiet)
 
@@ -49,7 +51,9 @@ def fork(act: Callable[[], None]) -> int:
 
 
 def ended(child: int, seconds: float) -> int | None:
-    """How a child ended: its exit code, minus the number of the signal that killed it; None if it is still there after so long."""
+    """How a child ended: its exit code, minus the number of the signal that killed it; None if it is still there after
+    so long.
+    """
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         pid, status = os.waitpid(child, os.WNOHANG)
@@ -67,4 +71,7 @@ def kill(child: int) -> None:
 
 def digests(store: Store) -> dict[str, str]:
     """Record digests by run; every file that looks like a record must be a whole one."""
-    return {path.stem: loads(path.read_text(encoding="utf-8"), str(path)).digest for path in (store.root / "records").glob("*.json")}
+    return {
+        path.stem: loads(path.read_text(encoding="utf-8"), str(path)).digest
+        for path in (store.root / "records").glob("*.json")
+    }

@@ -1,4 +1,6 @@
-"""Suites, records and baselines are data from strangers: never code, never unbounded, never able to move a cursor or leave a folder."""
+"""Suites, records and baselines are data from strangers: never code, never unbounded, never able to move a cursor or
+leave a folder.
+"""
 
 import ast
 import base64
@@ -26,18 +28,74 @@ from dpflbench.regression import load_baseline
 from dpflbench.suite_file import MAX_BYTES, parse_value
 
 REPO = Path(__file__).parent.parent
-FUZZ = settings(max_examples=100, deadline=None, derandomize=True,
-                suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large])
+FUZZ = settings(
+    max_examples=100,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 
 # ---------------------------------------------------------------- what a fuzzer may write
 
-WORDS = ["gaussian", "laplace", "mnist", "iid", "mixture", "listed", "compose", "uniform", "npz", "softmax", "pfa", "DPSGD", "nan", "inf",
-         "1e5", "../x", "/etc/passwd", "${oc.env:HOME}", "\x1b[2J", "\ud800".encode("utf-8", "replace").decode(), "a\x00b"]
-KEYS = ["name", "kind", "value", "values", "weights", "low", "high", "use", "with", "as", "float", "array", "shape", "zlib"]
-SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.integers(-3, 12), st.floats(), st.text(max_size=8), st.sampled_from(WORDS))
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-    st.one_of(st.text(max_size=5), st.sampled_from(KEYS)), inner, max_size=3), max_leaves=6)
-ODD = st.one_of(VALUES, st.dates(), st.binary(max_size=4), st.dictionaries(st.integers(-2, 3), st.booleans(), max_size=2))
+WORDS = [
+    "gaussian",
+    "laplace",
+    "mnist",
+    "iid",
+    "mixture",
+    "listed",
+    "compose",
+    "uniform",
+    "npz",
+    "softmax",
+    "pfa",
+    "DPSGD",
+    "nan",
+    "inf",
+    "1e5",
+    "../x",
+    "/etc/passwd",
+    "${oc.env:HOME}",
+    "\x1b[2J",
+    "\ud800".encode("utf-8", "replace").decode(),
+    "a\x00b",
+]
+KEYS = [
+    "name",
+    "kind",
+    "value",
+    "values",
+    "weights",
+    "low",
+    "high",
+    "use",
+    "with",
+    "as",
+    "float",
+    "array",
+    "shape",
+    "zlib",
+]
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(-3, 12),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(WORDS),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.one_of(st.text(max_size=5), st.sampled_from(KEYS)), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+ODD = st.one_of(
+    VALUES, st.dates(), st.binary(max_size=4), st.dictionaries(st.integers(-2, 3), st.booleans(), max_size=2)
+)
 MISSING = object()
 
 
@@ -67,24 +125,50 @@ def mutated(body, changes):
 
 
 def changes(body, values):
-    return st.lists(st.tuples(st.sampled_from(list(paths(body))), st.one_of(values, st.just(MISSING))), min_size=1, max_size=3)
+    return st.lists(
+        st.tuples(st.sampled_from(list(paths(body))), st.one_of(values, st.just(MISSING))), min_size=1, max_size=3
+    )
 
 
 # ---------------------------------------------------------------- suites
 
 SUITE = {
-    "name": "fuzz", "description": "d",
-    "task": {"dataset": {"name": "mnist", "features": {"kind": "standardise"}}, "model": {"name": "softmax"},
-             "partition": {"kind": "dirichlet", "alpha": 3.0}, "holdout": 0.2, "split": "official", "limit": None},
-    "federation": {"clients": 8, "cohort": 4, "rounds": 6, "lr": {"initial": 0.5, "decay": 20}, "momentum": 0.1, "weight_decay": 0.0,
-                   "local": {"steps": 1, "batch": "full"}},
-    "privacy": {"mechanism": {"name": "gaussian", "composition": "exact"}, "clip": {"gaussian": 1.0, "laplace": 2.0},
-                "epsilon": {"kind": "uniform", "low": 0.5, "high": 4.0}, "delta": {"kind": "constant", "value": 1e-5}},
+    "name": "fuzz",
+    "description": "d",
+    "task": {
+        "dataset": {"name": "mnist", "features": {"kind": "standardise"}},
+        "model": {"name": "softmax"},
+        "partition": {"kind": "dirichlet", "alpha": 3.0},
+        "holdout": 0.2,
+        "split": "official",
+        "limit": None,
+    },
+    "federation": {
+        "clients": 8,
+        "cohort": 4,
+        "rounds": 6,
+        "lr": {"initial": 0.5, "decay": 20},
+        "momentum": 0.1,
+        "weight_decay": 0.0,
+        "local": {"steps": 1, "batch": "full"},
+    },
+    "privacy": {
+        "mechanism": {"name": "gaussian", "composition": "exact"},
+        "clip": {"gaussian": 1.0, "laplace": 2.0},
+        "epsilon": {"kind": "uniform", "low": 0.5, "high": 4.0},
+        "delta": {"kind": "constant", "value": 1e-5},
+    },
     "axes": {"privacy.mechanism": ["gaussian", "laplace"], "privacy.epsilon.high": [5, 6.0]},
-    "evaluate": {"every": 2}, "resources": {"cpu": 1, "gpu": 0}, "seeds": 2,
+    "evaluate": {"every": 2},
+    "resources": {"cpu": 1, "gpu": 0},
+    "seeds": 2,
     "report": {"columns": ["privacy.mechanism"], "baseline": ["DPSGD"], "value": "utility"},
-    "algorithms": ["FedSGD", {"use": "DPFL-BCS", "as": "x", "with": {"probe_rounds": 3}},
-                   {"use": "compose", "with": {"selector": {"name": "bcs"}, "aggregator": "pfa"}}, {"use": "PFA", "with": {"rank": 1}}],
+    "algorithms": [
+        "FedSGD",
+        {"use": "DPFL-BCS", "as": "x", "with": {"probe_rounds": 3}},
+        {"use": "compose", "with": {"selector": {"name": "bcs"}, "aggregator": "pfa"}},
+        {"use": "PFA", "with": {"rank": 1}},
+    ],
 }
 
 
@@ -115,25 +199,97 @@ def test_a_suite_changed_anywhere_is_planned_or_refused(what, tmp_path, catalogu
     planned(tmp_path / "s.yaml", catalogue)
 
 
-PIECES = ["name: x\n", "a: &a [1]\n", "*a", "!!set {}", "{", "}", "[", "]", ": ", "- ", "\n", "  ", "? ", "&x ", "|", "> ", "'", '"', "\t",
-          "!!python/name:os.system ", "---\n", "...\n", "%YAML 1.1\n", "<<: *a\n", "task:\n", "extends: x\n", "extends: s.yaml\n",
-          "!!float nan", "1:30", "!!binary aGk=", "2020-01-01", "=", "<<", "\x00", "\ufeff"]
-TARGETS = ["task.dataset.name", "algorithms[0]", "algorithms.1.with.x", "axes.privacy.clip", "seeds", "privacy.epsilon", "name", "extends",
-           "report.columns", "..", "[]", "axes."]
-SETTINGS = ["[1,2]", "{a: 1}", "*x", "&a [*a]", "!!binary aGk=", "2020-01-01", "1e400", "${x}", "null", "{[1]: 2}", "? a", "99999999999"]
+PIECES = [
+    "name: x\n",
+    "a: &a [1]\n",
+    "*a",
+    "!!set {}",
+    "{",
+    "}",
+    "[",
+    "]",
+    ": ",
+    "- ",
+    "\n",
+    "  ",
+    "? ",
+    "&x ",
+    "|",
+    "> ",
+    "'",
+    '"',
+    "\t",
+    "!!python/name:os.system ",
+    "---\n",
+    "...\n",
+    "%YAML 1.1\n",
+    "<<: *a\n",
+    "task:\n",
+    "extends: x\n",
+    "extends: s.yaml\n",
+    "!!float nan",
+    "1:30",
+    "!!binary aGk=",
+    "2020-01-01",
+    "=",
+    "<<",
+    "\x00",
+    "\ufeff",
+]
+TARGETS = [
+    "task.dataset.name",
+    "algorithms[0]",
+    "algorithms.1.with.x",
+    "axes.privacy.clip",
+    "seeds",
+    "privacy.epsilon",
+    "name",
+    "extends",
+    "report.columns",
+    "..",
+    "[]",
+    "axes.",
+]
+SETTINGS = [
+    "[1,2]",
+    "{a: 1}",
+    "*x",
+    "&a [*a]",
+    "!!binary aGk=",
+    "2020-01-01",
+    "1e400",
+    "${x}",
+    "null",
+    "{[1]: 2}",
+    "? a",
+    "99999999999",
+]
 
 
 @FUZZ
-@given(content=st.one_of(st.binary(max_size=200), st.lists(st.sampled_from(PIECES)).map(lambda parts: "".join(parts).encode())))
+@given(
+    content=st.one_of(
+        st.binary(max_size=200), st.lists(st.sampled_from(PIECES)).map(lambda parts: "".join(parts).encode())
+    )
+)
 def test_any_bytes_are_a_suite_or_refused(content, tmp_path, catalogue):
     (tmp_path / "s.yaml").write_bytes(content)
     planned(tmp_path / "s.yaml", catalogue)
 
 
 @FUZZ
-@given(given_=st.lists(st.one_of(st.text(max_size=20), st.tuples(
-    st.one_of(st.text(max_size=12), st.sampled_from(TARGETS)), st.one_of(st.text(max_size=15), st.sampled_from(SETTINGS))).map("=".join)),
-    max_size=3))
+@given(
+    given_=st.lists(
+        st.one_of(
+            st.text(max_size=20),
+            st.tuples(
+                st.one_of(st.text(max_size=12), st.sampled_from(TARGETS)),
+                st.one_of(st.text(max_size=15), st.sampled_from(SETTINGS)),
+            ).map("=".join),
+        ),
+        max_size=3,
+    )
+)
 def test_any_override_is_applied_or_refused(given_, tmp_path, catalogue):
     (tmp_path / "s.yaml").write_text(yaml.safe_dump(SUITE))
     planned(tmp_path / "s.yaml", catalogue, given_)
@@ -146,8 +302,17 @@ def refused(tmp_path, catalogue, text):
     return answer
 
 
-@pytest.mark.parametrize("tag", ["!!python/object/apply:os.system ['touch owned']", "!!python/name:os.system", "!!python/module:os",
-                                 "!!python/object:builtins.object {}", "!!python/tuple [1]", "!custom x"])
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "!!python/object/apply:os.system ['touch owned']",
+        "!!python/name:os.system",
+        "!!python/module:os",
+        "!!python/object:builtins.object {}",
+        "!!python/tuple [1]",
+        "!custom x",
+    ],
+)
 def test_no_tag_constructs_anything(tag, tmp_path, catalogue, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "not a YAML suite" in refused(tmp_path, catalogue, f"name: {tag}\n")
@@ -162,7 +327,9 @@ def test_nothing_is_interpolated_from_the_environment(text, tmp_path, catalogue)
 
 
 def test_a_nest_of_aliases_is_refused_before_it_unfolds(tmp_path, catalogue):
-    lines = ["l0: &l0 [x, x, x, x, x, x, x, x, x, x]"] + [f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 10)}]" for i in range(1, 12)]
+    lines = ["l0: &l0 [x, x, x, x, x, x, x, x, x, x]"] + [
+        f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 10)}]" for i in range(1, 12)
+    ]
     assert "values once aliases are written out" in refused(tmp_path, catalogue, "\n".join(lines))
     assert "an alias that contains itself" in refused(tmp_path, catalogue, "a: &a [*a]")
     assert parse_value("&a [*a]") == "&a [*a]"
@@ -175,14 +342,21 @@ def test_a_deep_nest_a_huge_file_and_a_device_are_refused(tmp_path, catalogue):
     assert "not a regular file" in refused(tmp_path, catalogue, "name: x\nextends: .\n")
 
 
-@pytest.mark.parametrize(("key", "value", "message"), [
-    ("seeds", 10**12, "seeds: more than 10,000"), ("seeds", list(range(10_001)), "values once aliases are written out; allowed: 9,000"),
-    ("axes", {f"privacy.x{i}": list(range(100)) for i in range(6)}, "cells; allowed: 1,000,000")])
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("seeds", 10**12, "seeds: more than 10,000"),
+        ("seeds", list(range(10_001)), "values once aliases are written out; allowed: 9,000"),
+        ("axes", {f"privacy.x{i}": list(range(100)) for i in range(6)}, "cells; allowed: 1,000,000"),
+    ],
+)
 def test_a_suite_of_a_billion_runs_is_refused(key, value, message, tmp_path, catalogue):
     assert message in refused(tmp_path, catalogue, yaml.safe_dump({**SUITE, key: value, "report": {}}))
 
 
-@pytest.mark.parametrize("name", ["../../etc/cron.d/x", "a/b", "a\\b", "..", ".hidden", "", "x" * 101, "a\x00b", "a\nb", "\x1b[2J", 7])
+@pytest.mark.parametrize(
+    "name", ["../../etc/cron.d/x", "a/b", "a\\b", "..", ".hidden", "", "x" * 101, "a\x00b", "a\nb", "\x1b[2J", 7]
+)
 def test_a_name_that_leads_out_of_the_folder_is_refused(name, tmp_path, catalogue):
     answer = refused(tmp_path, catalogue, yaml.safe_dump({**SUITE, "name": name}))
     assert "name: found" in answer
@@ -222,7 +396,9 @@ def read(text):
         assert len(refusal.splitlines()) == 1
         assert len(refusal) < 1000
         return None
-    assert all(isinstance(a, np.ndarray) for part in (record.rounds, record.clients, record.events) for a in part.values())
+    assert all(
+        isinstance(a, np.ndarray) for part in (record.rounds, record.clients, record.events) for a in part.values()
+    )
     assert all(isinstance(v, float | int) for v in record.final.values())
     assert loads(dumps(record)).digest == record.digest
     return record
@@ -240,16 +416,26 @@ def test_a_record_changed_anywhere_is_read_or_refused(what, sign):
 
 
 @FUZZ
-@given(text=st.one_of(st.text(max_size=100), st.lists(st.sampled_from(["{", "}", "[", "]", '"schema"', ":", "1", ",", "NaN", "-", "1e999",
-                                                                        '"\\ud800"', '"status"', '"done"'])).map("".join)))
+@given(
+    text=st.one_of(
+        st.text(max_size=100),
+        st.lists(
+            st.sampled_from(
+                ["{", "}", "[", "]", '"schema"', ":", "1", ",", "NaN", "-", "1e999", '"\\ud800"', '"status"', '"done"']
+            )
+        ).map("".join),
+    )
+)
 def test_any_text_is_a_record_or_refused(text):
     assert read(text) is None
 
 
 @FUZZ
-@given(dtype=st.one_of(st.sampled_from(["<f8", "|b1", "<i4", "|O", "<U9", ">f8", "<c16", "<m8[s]"]), VALUES),
-       shape=st.one_of(st.lists(st.integers(-2, 5), max_size=4), st.lists(st.integers(), max_size=3), VALUES),
-       packed=st.one_of(st.binary(max_size=64).map(lambda raw: base64.b64encode(zlib.compress(raw)).decode()), VALUES))
+@given(
+    dtype=st.one_of(st.sampled_from(["<f8", "|b1", "<i4", "|O", "<U9", ">f8", "<c16", "<m8[s]"]), VALUES),
+    shape=st.one_of(st.lists(st.integers(-2, 5), max_size=4), st.lists(st.integers(), max_size=3), VALUES),
+    packed=st.one_of(st.binary(max_size=64).map(lambda raw: base64.b64encode(zlib.compress(raw)).decode()), VALUES),
+)
 def test_any_array_is_decoded_to_what_it_says_or_refused(dtype, shape, packed):
     body = {**RECORD, "events": {"scale": {"array": dtype, "shape": shape, "zlib": packed}}}
     read(json.dumps(signed(body)))
@@ -271,15 +457,23 @@ def test_arrays_that_unpack_to_gigabytes_are_refused_by_what_they_say():
         decode(array(1 << 24), room)  # the third of 16 MB
 
 
-@pytest.mark.parametrize("array", [np.array(["text"]), np.array([object()]), np.array([1j]), np.array(["2020-01-01"], dtype="M8[D]")])
+@pytest.mark.parametrize(
+    "array", [np.array(["text"]), np.array([object()]), np.array([1j]), np.array(["2020-01-01"], dtype="M8[D]")]
+)
 def test_what_could_not_be_read_back_is_not_written(array):
     with pytest.raises(TypeError, match="cannot be kept in a record"):
         encode(array)
 
 
-MANIFEST = {"schema": 1, "name": "x", "suite": {"axes": {}}, "cells": [
-    {"coordinates": {"privacy.mechanism": "gaussian"}, "algorithm": "DPSGD", "seed": 0, "run": "abc", "reason": ""},
-    {"coordinates": {}, "algorithm": "DMLDP", "seed": 0, "run": None, "reason": "impossible"}]}
+MANIFEST = {
+    "schema": 1,
+    "name": "x",
+    "suite": {"axes": {}},
+    "cells": [
+        {"coordinates": {"privacy.mechanism": "gaussian"}, "algorithm": "DPSGD", "seed": 0, "run": "abc", "reason": ""},
+        {"coordinates": {}, "algorithm": "DMLDP", "seed": 0, "run": None, "reason": "impossible"},
+    ],
+}
 
 
 @FUZZ
@@ -304,10 +498,22 @@ def test_a_run_id_that_leads_out_of_the_folder_is_refused(run, tmp_path):
         Store(results).read(run)
 
 
-BASELINE = {"schema": 1, "name": "x", "value": "utility_global", "places": [
-    {"algorithm": "DPSGD", "coordinates": {}, "metric": ["accuracy", "%", True],
-     "runs": [[0, "done", 80.0, "a", "b", "c", 100.0, "d", "2.13", "cpu"],
-              [1, "diverged", None, "a", "b", "c", None, "d", "2.13", "cpu"]]}]}
+BASELINE = {
+    "schema": 1,
+    "name": "x",
+    "value": "utility_global",
+    "places": [
+        {
+            "algorithm": "DPSGD",
+            "coordinates": {},
+            "metric": ["accuracy", "%", True],
+            "runs": [
+                [0, "done", 80.0, "a", "b", "c", 100.0, "d", "2.13", "cpu"],
+                [1, "diverged", None, "a", "b", "c", None, "d", "2.13", "cpu"],
+            ],
+        }
+    ],
+}
 
 
 @FUZZ
@@ -329,7 +535,12 @@ def test_a_data_file_with_objects_is_refused_and_not_unpickled(tmp_path, catalog
         def __reduce__(self):
             return Path.touch, (tmp_path / "owned",)
 
-    data = {"x_train": np.array([Bomb()], dtype=object), "y_train": np.zeros(1), "x_test": np.zeros((1, 1)), "y_test": np.zeros(1)}
+    data = {
+        "x_train": np.array([Bomb()], dtype=object),
+        "y_train": np.zeros(1),
+        "x_test": np.zeros((1, 1)),
+        "y_test": np.zeros(1),
+    }
     np.savez(tmp_path / "bomb.npz", **data)
     dataset = catalogue.parts["datasets"]["npz"].factory(str(tmp_path / "bomb.npz"))
     with pytest.raises(DpflbenchError):
@@ -372,13 +583,23 @@ def test_a_suite_that_is_refused_is_quoted_without_its_control_characters(monkey
 
 
 def test_labels_with_control_characters_are_shown_escaped(monkeypatch, capsys, tmp_path, tiny):
-    tiny["algorithms"] = [{"use": "DPSGD", "as": f"DPSGD{EVIL}"}, {"use": "WeiAvg", "as": "<script>alert(1)</script>|*x*"}]
+    tiny["algorithms"] = [
+        {"use": "DPSGD", "as": f"DPSGD{EVIL}"},
+        {"use": "WeiAvg", "as": "<script>alert(1)</script>|*x*"},
+    ]
     tiny["description"] = EVIL
     (tmp_path / "s.yaml").write_text(yaml.safe_dump(tiny))
     results = tmp_path / "results"
-    monkeypatch.setattr("dpflbench.report.write.write_report", lambda *args, **options: [])  # figures take longer than all the rest
-    calls = [("plan", tmp_path / "s.yaml"), ("run", tmp_path / "s.yaml", "--out", results), ("verify", results),
-             ("compare", results, "--baseline", results), ("report", results, "--format", "markdown")]
+    monkeypatch.setattr(
+        "dpflbench.report.write.write_report", lambda *args, **options: []
+    )  # figures take longer than all the rest
+    calls = [
+        ("plan", tmp_path / "s.yaml"),
+        ("run", tmp_path / "s.yaml", "--out", results),
+        ("verify", results),
+        ("compare", results, "--baseline", results),
+        ("report", results, "--format", "markdown"),
+    ]
     for args in calls:
         if args[0] == "report":
             monkeypatch.undo()
@@ -399,11 +620,30 @@ def calls_in(file):
 
 
 def test_no_source_of_the_harness_unpickles_evaluates_or_starts_a_shell():
-    forbidden = {"eval", "exec", "compile", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load", "yaml.full_load", "pickle.load",
-                 "pickle.loads", "dill.loads", "marshal.loads", "shelve.open", "pandas.read_pickle", "pd.read_pickle"}
-    allowed = {("dpflbench/testing/rules.py", "pickle.loads"),  # of what it has just pickled itself
-               ("dpflbench/report/drawing.py", "pickle.loads")}  # of what the process that started it wrote to its standard input
-    for file in sorted((REPO / "dpflbench").rglob("*.py")) + sorted((REPO / "plugins" / "dpflbench_algorithms").rglob("*.py")):
+    forbidden = {
+        "eval",
+        "exec",
+        "compile",
+        "os.system",
+        "os.popen",
+        "yaml.load",
+        "yaml.unsafe_load",
+        "yaml.full_load",
+        "pickle.load",
+        "pickle.loads",
+        "dill.loads",
+        "marshal.loads",
+        "shelve.open",
+        "pandas.read_pickle",
+        "pd.read_pickle",
+    }
+    allowed = {
+        ("dpflbench/testing/rules.py", "pickle.loads"),  # of what it has just pickled itself
+        ("dpflbench/report/drawing.py", "pickle.loads"),
+    }  # of what the process that started it wrote to its standard input
+    for file in sorted((REPO / "dpflbench").rglob("*.py")) + sorted(
+        (REPO / "plugins" / "dpflbench_algorithms").rglob("*.py")
+    ):
         where = file.relative_to(REPO).as_posix()
         for name, call in calls_in(file):
             keywords = {k.arg: ast.unparse(k.value) for k in call.keywords}

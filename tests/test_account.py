@@ -16,7 +16,9 @@ def value(result, text):
 
 
 def test_gaussian_noise_by_four_analyses():
-    """sigma 10, 40 uses: mu = sqrt(40) / 10 = 0.632; the classic split claims 40 / 10 * sqrt(2 ln(1.25 * 40 / 1e-5)) = 22.2."""
+    """sigma 10, 40 uses: mu = sqrt(40) / 10 = 0.632; the classic split claims 40 / 10 * sqrt(2 ln(1.25 * 40 / 1e-5)) =
+    22.2.
+    """
     result = account.gaussian(sigma=10.0, uses=40, delta=1e-5)
     assert result.low == result.high == pytest.approx(2.59438, abs=1e-5)
     assert value(result, "exact, by dp-accounting") == pytest.approx(result.low, abs=1e-9)
@@ -59,7 +61,9 @@ def test_algorithm_2_adds_nine_times_the_noise_it_needs_and_still_breaks_where_u
     [(3.0, 6000, 4, 7.8, 0.44), (10.0, 6000, 4, 435, 0.13), (10.0, 3000, 4, 81, 0.27), (10.0, 1200, 8, 2.3, 1.33)],
 )
 def test_the_closed_form_of_pfa_is_no_accountant(claimed, n_examples, batch, renyi, sigma):
-    """Claimed 10 is several hundred for a client of 6000 examples with minibatches of 4, and 2.3 for one of 1200 with 8."""
+    """Claimed 10 is several hundred for a client of 6000 examples with minibatches of 4, and 2.3 for one of 1200 with
+    8.
+    """
     result = account.pfa_formula(claimed, n_examples, batch)
     assert round(value(result, "sigma"), 2) == sigma
     assert value(result, "Rényi") == pytest.approx(renyi, rel=0.02)
@@ -76,9 +80,17 @@ def test_the_closed_form_of_pfa_wastes_noise_at_a_small_epsilon():
     assert result.verdict.startswith("claimed epsilon 1 holds")
 
 
-@pytest.mark.parametrize("call", [
-    lambda: account.gaussian(0.0, 1, 1e-5), lambda: account.laplace(1.0, 0), lambda: account.gaussian(np.nan, 1, 1e-5),
-    lambda: account.gaussian(1.0, 1, 0.0), lambda: account.pfa_formula(1.0, 10, 20), lambda: account.paper_bcs(1.0, 0.0, 3)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: account.gaussian(0.0, 1, 1e-5),
+        lambda: account.laplace(1.0, 0),
+        lambda: account.gaussian(np.nan, 1, 1e-5),
+        lambda: account.gaussian(1.0, 1, 0.0),
+        lambda: account.pfa_formula(1.0, 10, 20),
+        lambda: account.paper_bcs(1.0, 0.0, 3),
+    ],
+)
 def test_numbers_that_make_no_mechanism_are_refused(call):
     with pytest.raises(DpflbenchError, match="allowed"):
         call()

@@ -1,4 +1,6 @@
-"""Exact Gaussian DP: against arbitrary-precision arithmetic, against the printed tables, and always on the private side."""
+"""Exact Gaussian DP: against arbitrary-precision arithmetic, against the printed tables, and always on the private
+side.
+"""
 
 import time
 import warnings
@@ -26,7 +28,16 @@ def oracle(epsilon, mu):
 
 
 def test_delta_equals_the_formula_in_eighty_digits():
-    for epsilon, mu in [(0.0, 1.0), (1e-3, 1e-4), (1e-3, 0.2), (1.0, 0.2681), (1.0, 3.0), (10.0, 0.5), (1e3, 38.0), (3.0, 30.0)]:
+    for epsilon, mu in [
+        (0.0, 1.0),
+        (1e-3, 1e-4),
+        (1e-3, 0.2),
+        (1.0, 0.2681),
+        (1.0, 3.0),
+        (10.0, 0.5),
+        (1e3, 38.0),
+        (3.0, 30.0),
+    ]:
         assert float(delta(epsilon, mu)) == pytest.approx(float(oracle(epsilon, mu)), rel=1e-9)
 
 
@@ -99,7 +110,9 @@ def test_the_ends_of_the_scale_are_exact_and_silent():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(mu_of([1.0, np.inf, 1.0, 0.0], [0.0, 0.1, 1.0, 0.0]), [0.0, np.inf, np.inf, 0.0])
-        np.testing.assert_array_equal(epsilon_of([0.0, 1.0, np.inf, 1.0], [0.1, 0.0, 0.1, 1.0]), [0.0, np.inf, np.inf, 0.0])
+        np.testing.assert_array_equal(
+            epsilon_of([0.0, 1.0, np.inf, 1.0], [0.1, 0.0, 0.1, 1.0]), [0.0, np.inf, np.inf, 0.0]
+        )
         np.testing.assert_array_equal(delta([0.0, 1.0, np.inf], [0.0, np.inf, 1.0]), [0.0, 1.0, 0.0])
         assert float(epsilon_of(0.1, 0.04)) == 0.0  # 2 Phi(0.05) - 1 = 0.0399: delta alone pays
 

@@ -1,4 +1,6 @@
-"""Laws of whole runs: no algorithm overspends, uniform plans leave nothing over, and algorithms that should coincide do."""
+"""Laws of whole runs: no algorithm overspends, uniform plans leave nothing over, and algorithms that should coincide
+do.
+"""
 
 import numpy as np
 import pytest
@@ -16,10 +18,19 @@ UNIFORM = ["WeiAvg", "PFA", "PRIVATEFL", "Robust-HDP", "IDP-clipping"]
 STAGED = {"DPFL-BCS": {"probe_rounds": 3}, "PRIVATEFL-BCS": {"probe_rounds": 3}}
 LITERAL = {"probe_rounds": 3, "probe": "literal", "heterogeneity": "paper", "constants": "p2"}
 MECHANISMS = ["gaussian", "laplace", {"name": "gaussian", "composition": "linear"}]
-EVERY = [(mechanism, use, given) for mechanism in MECHANISMS
-         for use, given in [*((name, {}) for name in UNIFORM), *STAGED.items(), ("DPFL-BCS", LITERAL), ("PFA", {"delayed": True}),
-                            ("DPFL-BCS", {"probe_rounds": 3, "heterogeneity": "paper", "solver": "cvxpy"}),
-                            ("Power-of-choice", {}), ("Uniform-minimum", {})]]
+EVERY = [
+    (mechanism, use, given)
+    for mechanism in MECHANISMS
+    for use, given in [
+        *((name, {}) for name in UNIFORM),
+        *STAGED.items(),
+        ("DPFL-BCS", LITERAL),
+        ("PFA", {"delayed": True}),
+        ("DPFL-BCS", {"probe_rounds": 3, "heterogeneity": "paper", "solver": "cvxpy"}),
+        ("Power-of-choice", {}),
+        ("Uniform-minimum", {}),
+    ]
+]
 
 
 @pytest.fixture
@@ -84,7 +95,9 @@ def test_uniform_minimum_spends_the_strictest_budget_everywhere(small, catalogue
     strictest = int(np.argmin(record.clients["epsilon"]))
     assert share_spent(record)[strictest] >= 0.999
     # one delta for all: the same epsilon for everybody
-    assert record.clients["epsilon_spent"] == pytest.approx(np.full(8, record.clients["epsilon_spent"][strictest]), rel=1e-4)
+    assert record.clients["epsilon_spent"] == pytest.approx(
+        np.full(8, record.clients["epsilon_spent"][strictest]), rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
@@ -154,11 +167,15 @@ def test_bcs_among_interchangeable_clients_is_dpsgd_to_the_bit(tiny, catalogue):
 # ---------------------------------------------------------------- combinations and records
 
 
-@pytest.mark.parametrize("parts", [
-    {"selector": {"name": "bcs", "probe_rounds": 3}, "aggregator": "pfa"},
-    {"selector": {"name": "bcs", "probe_rounds": 3}, "aggregator": "epsilon_weighted"},
-    {"selector": "power_of_choice", "aggregator": {"name": "pfa", "rank": 2}, "transform": "personal_affine"},
-    {"selector": "idp_clipping", "aggregator": "robust_hdp"}])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"selector": {"name": "bcs", "probe_rounds": 3}, "aggregator": "pfa"},
+        {"selector": {"name": "bcs", "probe_rounds": 3}, "aggregator": "epsilon_weighted"},
+        {"selector": "power_of_choice", "aggregator": {"name": "pfa", "rank": 2}, "transform": "personal_affine"},
+        {"selector": "idp_clipping", "aggregator": "robust_hdp"},
+    ],
+)
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 def test_parts_combine_from_configuration_alone(small, catalogue, mechanism, parts):
     record = record_of(under(small, mechanism), catalogue, "compose", **parts)

@@ -58,7 +58,9 @@ class ForgetsTheBias(Gaussian):
 
 class ForgetsTheLosses(Gaussian):
     def sample(self, scale, shape, rng):
-        return super().sample(scale, shape, rng) * (0.0 if shape[0] <= 2 else 1.0)  # losses are [1 or 2, K], rows [K, D]
+        return super().sample(scale, shape, rng) * (
+            0.0 if shape[0] <= 2 else 1.0
+        )  # losses are [1 or 2, K], rows [K, D]
 
 
 @pytest.mark.parametrize("mechanism", [HalfNoise(), HalfLaplace()], ids=["gaussian", "laplace"])
@@ -115,8 +117,11 @@ def test_losses_without_noise_are_caught():
 def test_noise_that_is_not_charged_is_caught(monkeypatch):
     """The ledger is told a scale twice the one that is drawn with: the charge is too small."""
     real = simulate_module.charge
-    monkeypatch.setattr(simulate_module, "charge", lambda ledger, calibration, *rest: real(
-        ledger, replace(calibration, scale=calibration.scale * 2), *rest))
+    monkeypatch.setattr(
+        simulate_module,
+        "charge",
+        lambda ledger, calibration, *rest: real(ledger, replace(calibration, scale=calibration.scale * 2), *rest),
+    )
     assert caught(weiavg(), Gaussian(), only={"opposite"}) == ["opposite"]
 
 
@@ -144,7 +149,9 @@ def test_both_losses_of_the_literal_probe_pass(options):
 
 
 def test_an_honest_release_is_seen_to_spend_most_of_what_it_was_charged():
-    """An audit without power would pass anything: at 2048 releases a world it must find 85 % of mu, or 60 % of a pure epsilon."""
+    """An audit without power would pass anything: at 2048 releases a world it must find 85 % of mu, or 60 % of a pure
+    epsilon.
+    """
     found = dict(audit_algorithm(weiavg(), Gaussian(), only={"opposite"}))["opposite"]
     assert 0.85 * found.claim.mu <= found.mu <= found.claim.mu
     assert found.claim.epsilon == pytest.approx(8.0, abs=1e-5)
@@ -188,7 +195,9 @@ def gaussians(distance, dim=20, trials=3000):
 
 def test_the_bounds_hold_at_their_confidence():
     """True mu 1 and claimed mu 1: at confidence 0.9 at most one audit in ten may cry wolf; here 60 audits."""
-    alarms = sum(audit(gaussians(1.0, 3, 400), Claim(5.0, 1e-5, 1.0), confidence=0.9, seed=3 * i).violated for i in range(60))
+    alarms = sum(
+        audit(gaussians(1.0, 3, 400), Claim(5.0, 1e-5, 1.0), confidence=0.9, seed=3 * i).violated for i in range(60)
+    )
     assert alarms <= 10
 
 
@@ -208,8 +217,13 @@ def test_an_adversary_who_knows_the_direction_needs_fewer_releases():
 
 def test_the_trials_needed_are_enough_and_half_of_them_are_not():
     needed = trials_needed(1.0, 1.5)
-    seen = {n: sum(audit(gaussians(1.5, 1, n), Claim(99.0, 1e-5, 1.0), seed=5 * i, shift=np.array([1.5])).violated for i in range(30))
-            for n in (needed, needed // 3)}
+    seen = {
+        n: sum(
+            audit(gaussians(1.5, 1, n), Claim(99.0, 1e-5, 1.0), seed=5 * i, shift=np.array([1.5])).violated
+            for i in range(30)
+        )
+        for n in (needed, needed // 3)
+    }
     assert seen[needed] >= 20
     assert seen[needed // 3] <= 15
     assert trials_needed(1.0, 1.1) > 10 * trials_needed(1.0, 2.0)

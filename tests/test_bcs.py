@@ -24,7 +24,13 @@ RNG = np.random.default_rng
 
 
 def checked(plan, facts, rounds_left=None):
-    check_plan(plan, n_clients=facts.n_clients, cohort_size=facts.cohort_size, rounds_left=rounds_left or facts.rounds, who="BCS")
+    check_plan(
+        plan,
+        n_clients=facts.n_clients,
+        cohort_size=facts.cohort_size,
+        rounds_left=rounds_left or facts.rounds,
+        who="BCS",
+    )
     return plan
 
 
@@ -41,7 +47,9 @@ def both_stages(selector, facts, seen=None, seed=0):
 
 def test_gaussian_uses_are_proportional_to_size_and_mu_squared():
     # Φ_n = 1 / (D_n² μ_n²): shares 100²·1, 100²·4, 200²·1 = 1 : 4 : 4 of 1 · 45
-    plan = BiasedSelection(heterogeneity="zero").plan(view(setup([1, 4, 1], rounds=45, n_examples=[100, 100, 200])), RNG(0))
+    plan = BiasedSelection(heterogeneity="zero").plan(
+        view(setup([1, 4, 1], rounds=45, n_examples=[100, 100, 200])), RNG(0)
+    )
     assert plan.uses.tolist() == [5, 20, 20]
     assert plan.horizon == 45
     assert plan.probe is None
@@ -64,8 +72,10 @@ def test_the_noise_price_is_the_paper_s_lemma():
     assert noise_energy(gauss, gauss.budget, loss_bound=3.0) == pytest.approx([4 * 144 / 2500], rel=1e-6)
 
 
-@pytest.mark.parametrize(("lr", "gamma", "mu", "smoothness"), [
-    ((0.02, 200.0), 200, 0.5, 12.5), ((0.05, 200.0), 200, 0.2, 5.0), ((0.2, 100.0), 100, 0.1, 1.25)])
+@pytest.mark.parametrize(
+    ("lr", "gamma", "mu", "smoothness"),
+    [((0.02, 200.0), 200, 0.5, 12.5), ((0.05, 200.0), 200, 0.2, 5.0), ((0.2, 100.0), 100, 0.1, 1.25)],
+)
 def test_the_learning_rates_of_the_paper_fix_its_constants(lr, gamma, mu, smoothness):
     found = schedule_constants(LearningRate(*lr))
     assert (found.gamma, found.strong_convexity, found.smoothness) == pytest.approx((gamma, mu, smoothness))
@@ -92,8 +102,9 @@ def test_a_constant_learning_rate_has_a_finite_weight():
 
 def test_heterogeneity_moves_uses_away_from_its_client():
     # two equal clients with ΛΦ = 4·4 / (100²·1) = 0.0016: at the optimum 0.0032 x + weight Γ_0 = 0.0032 y, x + y = 40
-    chosen = BiasedSelection(probe_rounds=2, heterogeneity="paper", constants="given", gamma=10.0, smoothness=0.01,
-                             strong_convexity=1e-9)
+    chosen = BiasedSelection(
+        probe_rounds=2, heterogeneity="paper", constants="given", gamma=10.0, smoothness=0.01, strong_convexity=1e-9
+    )
     facts = setup([1, 1], rounds=42)
     seen = losses([(0, 0, 1.5, 1.0), (1, 0, 1.3, 0.9), (0, 1, 2.0, 2.0)])
     after = view(facts, round=2, used=[1, 1], seen=seen)
@@ -120,7 +131,9 @@ def test_interchangeable_clients_get_equal_uses_in_both_stages(mechanism):
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 def test_without_heterogeneity_two_stages_make_the_plan_of_proposition_1(mechanism):
     rng = RNG(5)
-    facts = setup(rng.uniform(0.1, 3.0, 40), mechanism=mechanism, cohort=8, rounds=200, n_examples=rng.integers(200, 900, 40))
+    facts = setup(
+        rng.uniform(0.1, 3.0, 40), mechanism=mechanism, cohort=8, rounds=200, n_examples=rng.integers(200, 900, 40)
+    )
     one = BiasedSelection(heterogeneity="zero").plan(view(facts), RNG(0)).uses
     first, second = both_stages(BiasedSelection(), facts, losses([(0, 0, 1.0), (0, 1, 1.0)]))
     assert np.array_equal(first.notes["planned"], one)
@@ -149,8 +162,14 @@ def test_stage_one_makes_its_share_of_the_plan_and_never_more():
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace", "linear"])
 def test_both_stages_together_spend_no_more_than_every_budget(mechanism):
     rng = RNG(2)
-    facts = setup(rng.uniform(0.01, 3.0, 60), mechanism=mechanism, cohort=12, rounds=60, n_examples=rng.integers(5, 900, 60),
-                  delta=np.full(60, 1e-5))
+    facts = setup(
+        rng.uniform(0.01, 3.0, 60),
+        mechanism=mechanism,
+        cohort=12,
+        rounds=60,
+        n_examples=rng.integers(5, 900, 60),
+        delta=np.full(60, 1e-5),
+    )
     seen = losses([(t, n, rng.normal()) for t in range(10) for n in rng.permutation(60)[:12]], variance=0.1)
     first, second = both_stages(BiasedSelection(), facts, seen)
     left = facts.budget - first.uses[:, None] * first.cost
@@ -158,12 +177,16 @@ def test_both_stages_together_spend_no_more_than_every_budget(mechanism):
     assert (first.uses[:, None] * first.cost + second.uses[:, None] * cost <= facts.budget * (1 + 1e-12)).all()
     if mechanism != "linear":  # whoever is still used spends all
         used = second.uses > 0
-        assert (first.uses[:, None] * first.cost + second.uses[:, None] * cost)[used] == pytest.approx(facts.budget[used])
+        assert (first.uses[:, None] * first.cost + second.uses[:, None] * cost)[used] == pytest.approx(
+            facts.budget[used]
+        )
 
 
 def test_whoever_spent_everything_in_stage_one_is_not_used_again():
     facts = setup([1, 1, 1, 1], cohort=2, rounds=20)
-    after = view(facts, round=10, used=[10, 10, 0, 0], left=[0.0, 1e-7, 1.0, 1.0], seen=losses([(0, 0, 1.0), (0, 1, 5.0)]))
+    after = view(
+        facts, round=10, used=[10, 10, 0, 0], left=[0.0, 1e-7, 1.0, 1.0], seen=losses([(0, 0, 1.0), (0, 1, 5.0)])
+    )
     assert BiasedSelection().plan(after, RNG(0)).uses.tolist() == [0, 0, 10, 10]
 
 
@@ -215,9 +238,15 @@ def test_a_probe_as_long_as_the_run_is_no_probe():
     assert plan.horizon == 10
 
 
-@pytest.mark.parametrize(("wrong", "message"), [
-    ({"probe_rounds": -1}, "probe_rounds: found -1"), ({"probe_share": 1.0}, "probe_share: found 1.0"),
-    ({"loss_bound": 0.0}, "loss_bound: found 0.0"), ({"constants": "given", "gamma": 1.0}, "smoothness: missing")])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"probe_rounds": -1}, "probe_rounds: found -1"),
+        ({"probe_share": 1.0}, "probe_share: found 1.0"),
+        ({"loss_bound": 0.0}, "loss_bound: found 0.0"),
+        ({"constants": "given", "gamma": 1.0}, "smoothness: missing"),
+    ],
+)
 def test_wrong_parameters_are_refused_by_name(wrong, message):
     with pytest.raises(DpflbenchError, match=message):
         dpfl_bcs(**wrong)
@@ -227,7 +256,12 @@ def test_given_constants_are_used_and_recorded():
     facts = setup([1, 1], rounds=20)
     chosen = BiasedSelection(constants="given", gamma=1.96, smoothness=5.514, strong_convexity=4.986)
     notes = chosen.plan(view(facts, round=10, seen=losses([(0, 0, 1.0), (0, 1, 1.0)])), RNG(0)).notes
-    assert (notes["gamma"], notes["smoothness"], notes["strong_convexity"], notes["rho_min"]) == (1.96, 5.514, 4.986, 1.0)
+    assert (notes["gamma"], notes["smoothness"], notes["strong_convexity"], notes["rho_min"]) == (
+        1.96,
+        5.514,
+        4.986,
+        1.0,
+    )
 
 
 def test_cvxpy_plans_as_the_exact_solver_does():
@@ -245,7 +279,8 @@ def test_cvxpy_plans_as_the_exact_solver_does():
 
 
 def test_shrunk_heterogeneity_by_hand():
-    # round mean 2; excess 1, -1; scatter 2, one degree of freedom, so τ² = (2 - 1) / (2 - 2/2) = 1 and half of the excess stays
+    # round mean 2; excess 1, -1; scatter 2, one degree of freedom, so τ² = (2 - 1) / (2 - 2/2) = 1 and half of the
+    # excess stays
     assert shrunk_excess(losses([(0, 0, 3.0), (0, 1, 1.0)]), 3) == pytest.approx([0.5, 0.0, 0.25])
 
 
@@ -255,7 +290,9 @@ def test_heterogeneity_that_noise_explains_is_shrunk_away():
 
 
 def test_a_noisy_client_is_shrunk_more_than_a_clear_one():
-    found = shrunk_excess(losses([(0, 0, 3.0), (0, 1, 3.0), (0, 2, 1.0), (0, 3, 1.0)], variance=[0.01, 1.0, 0.01, 0.01]), 4)
+    found = shrunk_excess(
+        losses([(0, 0, 3.0), (0, 1, 3.0), (0, 2, 1.0), (0, 3, 1.0)], variance=[0.01, 1.0, 0.01, 0.01]), 4
+    )
     assert 0 < found[1] < found[0]
 
 
@@ -283,9 +320,13 @@ def test_the_bound_has_the_terms_of_p1():
     # T = 2, K = 1, uses (2, 0): only Γ_0 = 3 counts; noise 5, ρ = 1 and N = 2 leave (1 - 1/2)·3
     bound = convergence_bound(np.array([3.0, 0.0]), np.array([2, 0]), 5.0, 1.0, 2)
     distance, gamma, variance, smooth, convex = 7.0, 6.0, 11.0, 2.0, 0.5
-    by_hand = (smooth * gamma * distance / 2 / (gamma + 2) + 4 * smooth * variance / ((gamma + 2) * convex**2)
-               + 4 * smooth**2 / ((gamma + 2) * 2 * convex**2) * 6 + 4 * smooth * 5.0 / ((gamma + 2) * 2 * convex**2)
-               + 3 * smooth / (2 * convex) * 1.5)
+    by_hand = (
+        smooth * gamma * distance / 2 / (gamma + 2)
+        + 4 * smooth * variance / ((gamma + 2) * convex**2)
+        + 4 * smooth**2 / ((gamma + 2) * 2 * convex**2) * 6
+        + 4 * smooth * 5.0 / ((gamma + 2) * 2 * convex**2)
+        + 3 * smooth / (2 * convex) * 1.5
+    )
     assert bound(np.array([distance, gamma, variance, smooth, convex])) == pytest.approx(by_hand)
 
 

@@ -1,4 +1,6 @@
-"""P1 of DPFL-BCS: hand-worked plans, optimality conditions, a brute force, a plain greedy, cvxpy, and a million clients."""
+"""P1 of DPFL-BCS: hand-worked plans, optimality conditions, a brute force, a plain greedy, cvxpy, and a million
+clients.
+"""
 
 import heapq
 import itertools
@@ -30,6 +32,7 @@ def random_programme(rng, n, exponent, total=None, cap=None):
 
 def greedy(p):
     """One unit at a time to whoever is cheapest: the definition, too slow for many clients."""
+
     def price(n, k):
         return p.noise[n] * ((k + 1.0) ** (p.exponent + 1) - float(k) ** (p.exponent + 1)) + p.bias[n]
 
@@ -148,7 +151,9 @@ def test_a_million_clients_are_planned_in_two_seconds(exponent):
     rng = np.random.default_rng(0)
     n = 1_000_000
     epsilon, size = rng.uniform(0.1, 3.0, n), rng.integers(20, 1000, n)
-    p = programme((size * epsilon) ** -2.0, bias=rng.exponential(1e-4, n), cap=np.full(n, 200), total=20 * n, exponent=exponent)
+    p = programme(
+        (size * epsilon) ** -2.0, bias=rng.exponential(1e-4, n), cap=np.full(n, 200), total=20 * n, exponent=exponent
+    )
     start = time.process_time()
     uses = cheapest_units(p)
     seconds = time.process_time() - start

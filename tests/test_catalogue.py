@@ -15,9 +15,13 @@ def install(folder, distribution, version="1.0", plugin="own", body="", module=N
     """A distribution as pip leaves it behind; its metadata name is the distribution's."""
     module = module or distribution.replace("-", "_")
     folder.mkdir(exist_ok=True)
-    (folder / f"{module}.py").write_text(body or (
-        "from dpflbench import hookimpl\nfrom hostile.parts import Median\n"
-        f"@hookimpl\ndef dpflbench_aggregators(): return {{'{module}': Median}}\n"))
+    (folder / f"{module}.py").write_text(
+        body
+        or (
+            "from dpflbench import hookimpl\nfrom hostile.parts import Median\n"
+            f"@hookimpl\ndef dpflbench_aggregators(): return {{'{module}': Median}}\n"
+        )
+    )
     info = folder / f"{distribution.replace('-', '_')}-{version}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
@@ -64,7 +68,9 @@ def test_two_names_for_one_module_are_refused():
 
 
 def test_an_entry_point_that_is_no_module_is_refused():
-    with pytest.raises(PluginError, match=r"names dpflbench_algorithms.parts:Mean, a type; expected a module with hooks"):
+    with pytest.raises(
+        PluginError, match=r"names dpflbench_algorithms.parts:Mean, a type; expected a module with hooks"
+    ):
         load(points=[EntryPoint("odd", "dpflbench_algorithms.parts:Mean", "dpflbench")])
 
 
@@ -75,8 +81,10 @@ def test_two_distributions_with_a_plugin_of_one_name_are_both_named(monkeypatch,
         monkeypatch.syspath_prepend(tmp_path / folder)
     with pytest.raises(PluginError) as caught:
         load()
-    assert str(caught.value) == ("plugin 'same' of second-one 2.0: first-one has a plugin of that name too; "
-                                 "go on without a plugin by --without NAME")
+    assert str(caught.value) == (
+        "plugin 'same' of second-one 2.0: first-one has a plugin of that name too; "
+        "go on without a plugin by --without NAME"
+    )
 
 
 def test_an_edited_plugin_has_another_source(monkeypatch, tmp_path):

@@ -36,28 +36,53 @@ def test_nested_dataclasses_are_built_with_defaults():
 def test_every_problem_is_collected_with_its_path():
     problems: list[str] = []
     assert build(Outer, {"cuont": 3, "inner": {"low": 5}, "kind": "c"}, "x", problems) is INVALID
-    assert problems == ["x.cuont: unknown; did you mean 'count'?", "x.count: missing", "x.inner.low: 5.0 is above high 2.0",
-                        "x.kind: found 'c'; allowed: a, b"]
+    assert problems == [
+        "x.cuont: unknown; did you mean 'count'?",
+        "x.count: missing",
+        "x.inner.low: 5.0 is above high 2.0",
+        "x.kind: found 'c'; allowed: a, b",
+    ]
 
 
-@pytest.mark.parametrize(("value", "annotation", "expected"), [
-    (3, float, 3.0), (3, int, 3), (True, bool, True), ("t", str, "t"), (None, int | None, None), (4, int | None, 4),
-    ([1, 2], tuple[float, ...], (1.0, 2.0)), ([1, "a"], tuple[int, str], (1, "a")), ({"a": 1}, Mapping[str, float], {"a": 1.0}),
-    ("p", Path, Path("p")), ([1], list[int], [1]), ("x", Any, "x"), ({"a": 2}, float | Mapping[str, float], {"a": 2.0}),
-])
+@pytest.mark.parametrize(
+    ("value", "annotation", "expected"),
+    [
+        (3, float, 3.0),
+        (3, int, 3),
+        (True, bool, True),
+        ("t", str, "t"),
+        (None, int | None, None),
+        (4, int | None, 4),
+        ([1, 2], tuple[float, ...], (1.0, 2.0)),
+        ([1, "a"], tuple[int, str], (1, "a")),
+        ({"a": 1}, Mapping[str, float], {"a": 1.0}),
+        ("p", Path, Path("p")),
+        ([1], list[int], [1]),
+        ("x", Any, "x"),
+        ({"a": 2}, float | Mapping[str, float], {"a": 2.0}),
+    ],
+)
 def test_values_are_converted_to_their_annotation(value, annotation, expected):
     problems: list[str] = []
     assert convert(value, annotation, "p", problems) == expected
     assert problems == []
 
 
-@pytest.mark.parametrize(("value", "annotation", "message"), [
-    ("3", int, "p: expected an integer, found '3'"), (3.5, int, "p: expected an integer, found 3.5"),
-    (True, int, "p: expected an integer, found True"), (float("nan"), float, "p: found NaN; expected a number"),
-    ("x", float | None, "p: expected a number or null, found 'x'"), (1, list[int], "p: expected a list, found 1"),
-    ([1], tuple[int, int], "p: expected 2 values, found 1"), (1, bool, "p: expected true or false, found 1"),
-    ([1], Mapping[str, int], "p: expected a mapping, found [1]"), (1, Literal[True], "p: found 1; allowed: True"),
-])
+@pytest.mark.parametrize(
+    ("value", "annotation", "message"),
+    [
+        ("3", int, "p: expected an integer, found '3'"),
+        (3.5, int, "p: expected an integer, found 3.5"),
+        (True, int, "p: expected an integer, found True"),
+        (float("nan"), float, "p: found NaN; expected a number"),
+        ("x", float | None, "p: expected a number or null, found 'x'"),
+        (1, list[int], "p: expected a list, found 1"),
+        ([1], tuple[int, int], "p: expected 2 values, found 1"),
+        (1, bool, "p: expected true or false, found 1"),
+        ([1], Mapping[str, int], "p: expected a mapping, found [1]"),
+        (1, Literal[True], "p: found 1; allowed: True"),
+    ],
+)
 def test_nothing_is_guessed(value, annotation, message):
     problems: list[str] = []
     assert convert(value, annotation, "p", problems) is INVALID
@@ -66,7 +91,9 @@ def test_nothing_is_guessed(value, annotation, message):
 
 def test_plain_is_what_can_be_hashed():
     assert plain({"a": Outer(1), "b": (1, Path("x"))}) == {
-        "a": {"count": 1, "inner": {"low": 0.0, "high": 2.0}, "kind": "a"}, "b": [1, "x"]}
+        "a": {"count": 1, "inner": {"low": 0.0, "high": 2.0}, "kind": "a"},
+        "b": [1, "x"],
+    }
 
 
 def test_a_far_word_gets_the_whole_list():

@@ -26,7 +26,12 @@ TINY = {
     "name": "gate",
     "task": {"dataset": {"name": "npz"}, "model": "softmax", "partition": {"kind": "iid"}, "holdout": 0.2},
     "federation": {"clients": 8, "cohort": 4, "rounds": 6, "lr": {"initial": 0.5, "decay": 20}},
-    "privacy": {"mechanism": "gaussian", "clip": 1.0, "epsilon": {"kind": "uniform", "low": 0.5, "high": 4.0}, "delta": 1e-5},
+    "privacy": {
+        "mechanism": "gaussian",
+        "clip": 1.0,
+        "epsilon": {"kind": "uniform", "low": 0.5, "high": 4.0},
+        "delta": 1e-5,
+    },
     "axes": {"privacy.mechanism": ["gaussian", "laplace"]},
     "seeds": 3,
     "algorithms": ["FedSGD", "DPSGD", "WeiAvg"],
@@ -95,7 +100,10 @@ def test_a_baseline_file_says_the_same_as_the_folder_it_was_made_of(results, tmp
 def test_a_lost_point_fails_and_the_other_algorithms_pass(results):
     worse = changed(results, only("WeiAvg", lambda r: utility_plus(r, -1.0)))
     found = failures(compare(worse, baseline_of(results)))
-    assert [(tier, name) for tier, name, _ in found] == [("utility", "WeiAvg (gaussian)"), ("utility", "WeiAvg (laplace)")]
+    assert [(tier, name) for tier, name, _ in found] == [
+        ("utility", "WeiAvg (gaussian)"),
+        ("utility", "WeiAvg (laplace)"),
+    ]
     assert found[0][2] == "−1.00 points over 3 seeds, a loss beyond 0.50 points; a paired t-test sees it"
 
 
@@ -136,26 +144,43 @@ def test_for_an_error_lower_is_better_and_the_tolerance_is_relative(results):
 
 def test_a_missing_run_fails(results):
     lost = changed(results, lambda r: None if r.algorithm == "DPSGD" and r.config["seed"] == 1 else r)
-    assert failures(compare(lost, baseline_of(results))) == [("coverage", "DPSGD (gaussian)", "seed 1: not run: there is no record yet")]
+    assert failures(compare(lost, baseline_of(results))) == [
+        ("coverage", "DPSGD (gaussian)", "seed 1: not run: there is no record yet")
+    ]
 
 
 def test_a_missing_algorithm_fails(results):
-    manifest = dataclasses.replace(results.manifest, cells=[c for c in results.manifest.cells if c.algorithm != "DPSGD"])
+    manifest = dataclasses.replace(
+        results.manifest, cells=[c for c in results.manifest.cells if c.algorithm != "DPSGD"]
+    )
     found = failures(compare(Results(manifest, results.records), baseline_of(results)))
-    assert ("coverage", "DPSGD (gaussian)", "seed 0: not in the table; seed 1: not in the table; seed 2: not in the table") in found
+    assert (
+        "coverage",
+        "DPSGD (gaussian)",
+        "seed 0: not in the table; seed 1: not in the table; seed 2: not in the table",
+    ) in found
 
 
 def test_a_failed_and_a_disqualified_run_fail(results):
-    broken = changed(results, only("DPSGD", lambda r: dataclasses.replace(r, status="failed", reason="out of memory", final={})))
+    broken = changed(
+        results, only("DPSGD", lambda r: dataclasses.replace(r, status="failed", reason="out of memory", final={}))
+    )
     found = failures(compare(broken, baseline_of(results)))
     assert found[0] == ("coverage", "DPSGD (gaussian)", "; ".join(f"seed {s}: failed: out of memory" for s in range(3)))
-    cheat = changed(results, only("DPSGD", lambda r: dataclasses.replace(r, status="disqualified", reason="spent", final={})))
-    assert ("coverage", "DPSGD (gaussian)", "; ".join(f"seed {s}: disqualified, was done" for s in range(3))) in failures(
-        compare(cheat, baseline_of(results)))
+    cheat = changed(
+        results, only("DPSGD", lambda r: dataclasses.replace(r, status="disqualified", reason="spent", final={}))
+    )
+    assert (
+        "coverage",
+        "DPSGD (gaussian)",
+        "; ".join(f"seed {s}: disqualified, was done" for s in range(3)),
+    ) in failures(compare(cheat, baseline_of(results)))
 
 
 def test_a_new_algorithm_is_noted_and_passes(results):
-    manifest = dataclasses.replace(results.manifest, cells=[c for c in results.manifest.cells if c.algorithm != "WeiAvg"])
+    manifest = dataclasses.replace(
+        results.manifest, cells=[c for c in results.manifest.cells if c.algorithm != "WeiAvg"]
+    )
     comparison = compare(results, baseline_of(Results(manifest, results.records)))
     assert failures(comparison) == []
     assert sum(c.message == "new: not in the baseline" for c in comparison.checks) == 2
@@ -171,7 +196,11 @@ def test_other_budgets_fail_because_epsilon_is_not_equal(results):
     def richer(record):
         return dataclasses.replace(record, clients={**record.clients, "epsilon": record.clients["epsilon"] + 1.0})
 
-    found = [f for f in failures(compare(changed(results, only("WeiAvg", richer)), baseline_of(results))) if f[0] == "utility"]
+    found = [
+        f
+        for f in failures(compare(changed(results, only("WeiAvg", richer)), baseline_of(results)))
+        if f[0] == "utility"
+    ]
     assert [m for _, _, m in found] == ["not at equal epsilon on equal data: budgets changed since the baseline"] * 2
 
 
@@ -187,7 +216,10 @@ def other_model(record):
 
 def test_another_final_model_on_the_same_arithmetic_fails(results):
     found = failures(compare(changed(results, only("FedSGD", other_model)), baseline_of(results)))
-    assert [(tier, name) for tier, name, _ in found] == [("numerics", "FedSGD (gaussian)"), ("numerics", "FedSGD (laplace)")]
+    assert [(tier, name) for tier, name, _ in found] == [
+        ("numerics", "FedSGD (gaussian)"),
+        ("numerics", "FedSGD (laplace)"),
+    ]
     assert found[0][2].startswith("another final model for seeds 0, 1, 2 on the same arithmetic")
 
 
@@ -197,10 +229,14 @@ def test_another_final_model_passes_where_numerics_are_ignored(results):
     assert {c.verdict for c in comparison.checks if c.tier == "numerics"} == {"skipped"}
 
 
-@pytest.mark.parametrize(("measured", "why"), [
-    ({"numerics": "another", "versions": {"torch": "1.0"}}, "torch 1.0 now"),
-    ({"numerics": "another"}, "another device, CPU or thread count"),
-    ({"device": "cuda"}, "another device, CPU or thread count")])
+@pytest.mark.parametrize(
+    ("measured", "why"),
+    [
+        ({"numerics": "another", "versions": {"torch": "1.0"}}, "torch 1.0 now"),
+        ({"numerics": "another"}, "another device, CPU or thread count"),
+        ({"device": "cuda"}, "another device, CPU or thread count"),
+    ],
+)
 def test_a_model_from_other_arithmetic_is_not_comparable_and_does_not_fail(results, measured, why):
     elsewhere = changed(results, lambda r: dataclasses.replace(other_model(r), measured={**r.measured, **measured}))
     comparison = compare(elsewhere, baseline_of(results))
@@ -225,10 +261,18 @@ def slower(factor):
 def test_a_slowdown_fails_by_algorithm_and_the_reference_step_forgives_a_slow_machine(results):
     found = failures(compare(changed(results, only("WeiAvg", slower(3.0))), baseline_of(results)))
     assert found == [("run time", "WeiAvg", "3.00 times the baseline's, in reference steps, over 6 runs; allowed: 2")]
-    assert failures(compare(changed(results, only("WeiAvg", slower(3.0))), baseline_of(results), Limits(slowdown=math.inf))) == []
+    assert (
+        failures(
+            compare(changed(results, only("WeiAvg", slower(3.0))), baseline_of(results), Limits(slowdown=math.inf))
+        )
+        == []
+    )
 
     def busy(record):
-        twice = {"cpu_seconds": 9 * record.measured["cpu_seconds"], "reference_seconds": 9 * record.measured["reference_seconds"]}
+        twice = {
+            "cpu_seconds": 9 * record.measured["cpu_seconds"],
+            "reference_seconds": 9 * record.measured["reference_seconds"],
+        }
         return dataclasses.replace(record, measured={**record.measured, **twice})
 
     assert failures(compare(changed(results, busy), baseline_of(results))) == []
@@ -258,8 +302,11 @@ def test_the_reference_step_takes_time_and_always_computes_the_same():
 
 
 def test_markdown_says_what_failed_first_and_escapes_names(results):
-    manifest = dataclasses.replace(results.manifest, name="a|b <script>\x1b[2J", cells=[
-        dataclasses.replace(c, algorithm=f"{c.algorithm} | x") for c in results.manifest.cells])
+    manifest = dataclasses.replace(
+        results.manifest,
+        name="a|b <script>\x1b[2J",
+        cells=[dataclasses.replace(c, algorithm=f"{c.algorithm} | x") for c in results.manifest.cells],
+    )
     odd = Results(manifest, results.records)
     worse = changed(odd, lambda r: utility_plus(r, -3.0))
     text = as_markdown(compare(worse, baseline_of(odd)))
@@ -277,7 +324,9 @@ def test_junit_counts_cases_and_is_valid_xml(results):
     cases = root.findall("./testsuite/testcase")
     assert int(root.get("tests")) == len(cases)
     assert int(root.get("failures")) == len(root.findall(".//failure")) == 2
-    assert {c.get("classname") for c in cases} == {f"dpflbench.{t}" for t in ("coverage", "utility", "numerics", "privacy", "run_time")}
+    assert {c.get("classname") for c in cases} == {
+        f"dpflbench.{t}" for t in ("coverage", "utility", "numerics", "privacy", "run_time")
+    }
 
 
 def command(monkeypatch, capsys, *args):
@@ -309,7 +358,9 @@ def test_the_command_updates_a_baseline_then_passes_then_fails(monkeypatch, caps
     store = Store(folder)
     for record in results.records.values():
         store.write(utility_plus(record, -2.0))
-    code, printed = command(monkeypatch, capsys, "compare", folder, "--baseline", baseline, "--markdown", markdown, "--junit", junit)
+    code, printed = command(
+        monkeypatch, capsys, "compare", folder, "--baseline", baseline, "--markdown", markdown, "--junit", junit
+    )
     assert code == 1
     assert printed.out.count("failed  utility") == 5
     assert "✗ 5 checks failed" in markdown.read_text()
@@ -320,7 +371,9 @@ def test_the_command_updates_a_baseline_then_passes_then_fails(monkeypatch, caps
 
 def test_an_incomplete_folder_is_no_baseline(monkeypatch, capsys, folder, tmp_path):
     next(iter((folder / "records").iterdir())).unlink()
-    code, printed = command(monkeypatch, capsys, "compare", folder, "--baseline", tmp_path / "b.json", "--update-baseline")
+    code, printed = command(
+        monkeypatch, capsys, "compare", folder, "--baseline", tmp_path / "b.json", "--update-baseline"
+    )
     assert code == 2
     assert "a baseline must be whole" in printed.err
     assert not (tmp_path / "b.json").exists()
@@ -338,8 +391,17 @@ def test_an_edited_record_fails_the_gate(monkeypatch, capsys, folder, results, t
     assert "content does not match its digest" in printed.out
 
 
-BROKEN = ["", "[]", "{}", "null", "{\"schema\": 2}", "{\"schema\": 1, \"name\": \"x\", \"value\": \"u\", \"places\": [1]}",
-          "{\"schema\": 1, \"name\": \"x\", \"value\": \"u\", \"places\": {\"a\": 1}}", "[" * 100_000, "\ud800"]
+BROKEN = [
+    "",
+    "[]",
+    "{}",
+    "null",
+    '{"schema": 2}',
+    '{"schema": 1, "name": "x", "value": "u", "places": [1]}',
+    '{"schema": 1, "name": "x", "value": "u", "places": {"a": 1}}',
+    "[" * 100_000,
+    "\ud800",
+]
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
@@ -376,17 +438,24 @@ def executed(planned, catalogue):
     return Results(planned.manifest, {run.id: execute(run, catalogue, Place()) for run in runs})
 
 
-def test_noise_that_is_a_millionth_larger_is_seen_by_the_models_and_not_by_utility(results, blobs, catalogue, tmp_path, monkeypatch):
+def test_noise_that_is_a_millionth_larger_is_seen_by_the_models_and_not_by_utility(
+    results, blobs, catalogue, tmp_path, monkeypatch
+):
     from dpflbench_algorithms.mechanisms import Gaussian
 
     path = tmp_path / "gate.yaml"
     body = {**TINY, "task": {**TINY["task"], "dataset": {"name": "npz", "path": str(blobs)}}}
     path.write_text(yaml.safe_dump(body))
     sample = Gaussian.sample
-    monkeypatch.setattr(Gaussian, "sample", lambda self, scale, shape, rng: sample(self, scale * (1 + 1e-6), shape, rng))
+    monkeypatch.setattr(
+        Gaussian, "sample", lambda self, scale, shape, rng: sample(self, scale * (1 + 1e-6), shape, rng)
+    )
     after = executed(plan_suite(suites.load(path), catalogue, None), catalogue)
     found = failures(compare(after, baseline_of(results), Limits(slowdown=math.inf)))
-    assert [(tier, name) for tier, name, _ in found] == [("numerics", "DPSGD (gaussian)"), ("numerics", "WeiAvg (gaussian)")]
+    assert [(tier, name) for tier, name, _ in found] == [
+        ("numerics", "DPSGD (gaussian)"),
+        ("numerics", "WeiAvg (gaussian)"),
+    ]
 
 
 def test_this_commit_passes_its_own_gate(catalogue):

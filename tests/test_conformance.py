@@ -39,8 +39,11 @@ def test_the_command_prints_one_line_a_part_and_a_verdict(monkeypatch, capsys):
     code, printed = command(monkeypatch, capsys, "check", "weiavg")
     lines = printed.out.splitlines()
     assert code == 0
-    assert [line.split(" (")[0] for line in lines] == ["ok      aggregator epsilon_weighted", "ok      algorithm WeiAvg",
-                                                      "2 parts: 2 ok, 0 not wholly checked, 0 failed"]
+    assert [line.split(" (")[0] for line in lines] == [
+        "ok      aggregator epsilon_weighted",
+        "ok      algorithm WeiAvg",
+        "2 parts: 2 ok, 0 not wholly checked, 0 failed",
+    ]
 
 
 def test_an_unknown_plugin_gets_a_suggestion(monkeypatch, capsys):
@@ -59,19 +62,26 @@ def install(folder, name, body):
 
 
 def test_the_command_exits_1_and_escapes_what_a_broken_part_says(monkeypatch, capsys, tmp_path):
-    install(tmp_path, "surprise", (
-        "from dpflbench import hookimpl\n"
-        "class Surprise:\n"
-        "    '''Clears the screen.'''\n"
-        "    def init(self, setup): raise RuntimeError('\\x1b[2Jgone')\n"
-        "    def aggregate(self, updates, state): pass\n"
-        "@hookimpl\n"
-        "def dpflbench_aggregators(): return {'surprise': Surprise}\n"))
+    install(
+        tmp_path,
+        "surprise",
+        (
+            "from dpflbench import hookimpl\n"
+            "class Surprise:\n"
+            "    '''Clears the screen.'''\n"
+            "    def init(self, setup): raise RuntimeError('\\x1b[2Jgone')\n"
+            "    def aggregate(self, updates, state): pass\n"
+            "@hookimpl\n"
+            "def dpflbench_aggregators(): return {'surprise': Surprise}\n"
+        ),
+    )
     monkeypatch.syspath_prepend(tmp_path)
     code, printed = command(monkeypatch, capsys, "check", "surprise")
     assert code == 1
     first, verdict = printed.out.splitlines()
-    assert first.startswith("failed  plugin 'surprise' of surprise 1.0: aggregator 'surprise': init(setup) raises RuntimeError: ")
+    assert first.startswith(
+        "failed  plugin 'surprise' of surprise 1.0: aggregator 'surprise': init(setup) raises RuntimeError: "
+    )
     assert "\\x1b[2Jgone; expected" in first
     assert verdict == "1 parts: 0 ok, 0 not wholly checked, 1 failed"
     with pytest.raises(ConformanceError, match="init\\(setup\\) raises"):
@@ -83,8 +93,10 @@ def test_a_plugin_that_does_not_load_exits_2_with_one_line(monkeypatch, capsys, 
     monkeypatch.syspath_prepend(tmp_path)
     code, printed = command(monkeypatch, capsys, "check", "all")
     assert code == 2
-    assert printed.err == ("dpflbench: plugin 'broken' of broken 1.0: does not import (ModuleNotFoundError: No module named "
-                           "'nothing_of_the_kind'); go on without a plugin by --without NAME\n")
+    assert printed.err == (
+        "dpflbench: plugin 'broken' of broken 1.0: does not import (ModuleNotFoundError: No module named "
+        "'nothing_of_the_kind'); go on without a plugin by --without NAME\n"
+    )
 
 
 def test_a_part_that_needs_parameters_is_checked_as_far_as_possible():

@@ -23,8 +23,16 @@ def call(*arguments):
 def test_without_a_folder_every_data_set_is_listed_with_what_gets_it():
     result = call()
     assert result.exit_code == 0
-    for text in ("none (set $DPFLBENCH_DATA or --data)", "complete, embedded in the package", "dpflbench data get cifar10", "LEAF",
-                 "your own file: give path", "licence", "sha256 ", "may be deleted at any time"):  # fmt: skip
+    for text in (
+        "none (set $DPFLBENCH_DATA or --data)",
+        "complete, embedded in the package",
+        "dpflbench data get cifar10",
+        "LEAF",
+        "your own file: give path",
+        "licence",
+        "sha256 ",
+        "may be deleted at any time",
+    ):
         assert text in result.output
 
 
@@ -67,7 +75,9 @@ def test_a_download_that_fails_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(torchvision_data, "torchvision_datasets", lambda: SimpleNamespace(CIFAR10=unreachable))
     error = call("get", "cifar10", "--data", tmp_path).exception
     assert isinstance(error, DataError)
-    assert str(error) == "cifar10: torchvision could not download it (Error downloading x: Tried y, got: <urlopen error>)"
+    assert (
+        str(error) == "cifar10: torchvision could not download it (Error downloading x: Tried y, got: <urlopen error>)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""MNIST in the package, torchvision's data sets, npz files; every kind of damage refused by name; nothing written where one looks."""
+"""MNIST in the package, torchvision's data sets, npz files; every kind of damage refused by name; nothing written where
+one looks.
+"""
 
 import gzip
 import hashlib
@@ -143,7 +145,10 @@ def write_fashion(root, packed=True):
 
 def pretend_published(monkeypatch, raw):
     """Take the small files for the published ones."""
-    found = {name: files.sha256(next(p for p in (raw / name, raw / f"{name}.gz") if p.exists())) for name in idx_images.FASHION}
+    found = {
+        name: files.sha256(next(p for p in (raw / name, raw / f"{name}.gz") if p.exists()))
+        for name in idx_images.FASHION
+    }
     monkeypatch.setattr(idx_images, "FASHION", found)
 
 
@@ -201,7 +206,9 @@ def write_emnist(root, variant="letters", how="gz", labels=(1, 2, 26)):
                 archive.writestr(f"gzip/{name}.gz", gzip.compress(content))
     else:
         for name, content in contents.items():
-            (raw / (f"{name}.gz" if how == "gz" else name)).write_bytes(gzip.compress(content) if how == "gz" else content)
+            (raw / (f"{name}.gz" if how == "gz" else name)).write_bytes(
+                gzip.compress(content) if how == "gz" else content
+            )
     return root
 
 
@@ -241,11 +248,17 @@ def small_cifar(tmp_path, monkeypatch, own_cache):
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
     for name in cifar10.CONTENT:
-        content = {"data": rng.integers(0, 256, (2, 3072), dtype=np.uint8), "labels": [3, 9], "label_names": list("abcdefghij")}
+        content = {
+            "data": rng.integers(0, 256, (2, 3072), dtype=np.uint8),
+            "labels": [3, 9],
+            "label_names": list("abcdefghij"),
+        }
         (folder / name).write_bytes(pickle.dumps(content))
     md5 = {name: hashlib.md5((folder / name).read_bytes()).hexdigest() for name in cifar10.CONTENT}
     reader = torchvision_datasets().CIFAR10
-    monkeypatch.setattr(cifar10, "CONTENT", {n: hashlib.sha256((folder / n).read_bytes()).hexdigest() for n in cifar10.CONTENT})
+    monkeypatch.setattr(
+        cifar10, "CONTENT", {n: hashlib.sha256((folder / n).read_bytes()).hexdigest() for n in cifar10.CONTENT}
+    )
     monkeypatch.setattr(reader, "train_list", [[n, md5[n]] for n in md5 if n.startswith("data")])
     monkeypatch.setattr(reader, "test_list", [["test_batch", md5["test_batch"]]])
     monkeypatch.setattr(reader, "meta", {**reader.meta, "md5": md5["batches.meta"]})

@@ -22,14 +22,24 @@ def test_every_section_of_a_suite_is_documented(section):
     assert f"`{section}" in SUITES or f"\n{section}:" in SUITES
 
 
-@pytest.mark.parametrize(("section", "shape"), [("task", TaskSection), ("federation", Federation), ("privacy", PrivacySection),
-                                                ("evaluate", Evaluate), ("report", Report)])
+@pytest.mark.parametrize(
+    ("section", "shape"),
+    [
+        ("task", TaskSection),
+        ("federation", Federation),
+        ("privacy", PrivacySection),
+        ("evaluate", Evaluate),
+        ("report", Report),
+    ],
+)
 def test_every_key_of_a_section_is_documented(section, shape):
     for field in dataclasses.fields(shape):
         assert f"`{section}.{field.name}`" in SUITES
 
 
-@pytest.mark.parametrize("kinds", [FEATURES, PARTITIONS, DISTRIBUTIONS], ids=["features", "partitions", "distributions"])
+@pytest.mark.parametrize(
+    "kinds", [FEATURES, PARTITIONS, DISTRIBUTIONS], ids=["features", "partitions", "distributions"]
+)
 def test_every_kind_and_its_parameters_are_documented(kinds):
     for kind in kinds:
         assert f"kind: {kind}" in SUITES

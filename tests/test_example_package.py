@@ -1,6 +1,8 @@
-"""Third-party packages as a user gets them: built as wheels, installed with pip into a fresh environment beside dpflbench's own wheel.
+"""Third-party packages as a user gets them: built as wheels, installed with pip into a fresh environment beside
+dpflbench's own wheel.
 
-The environment is new; torch and other dependencies are lent to it by the environment that runs the tests, so nothing is downloaded.
+The environment is new; torch and other dependencies are lent to it by the environment that runs the tests, so nothing
+is downloaded.
 """
 
 import json
@@ -32,17 +34,44 @@ class Environment:
         self.site = site
 
     def install(self, *sources: Path) -> None:
-        self._run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", self.wheels,
-                   *sources])
-        self._run([sys.executable, "-m", "pip", "--python", self.python, "install", "-q", "--no-deps", "--no-index",
-                   *self.wheels.glob("*.whl")])
+        self._run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "wheel",
+                "-q",
+                "--no-deps",
+                "--no-build-isolation",
+                "--no-index",
+                "-w",
+                self.wheels,
+                *sources,
+            ]
+        )
+        self._run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "--python",
+                self.python,
+                "install",
+                "-q",
+                "--no-deps",
+                "--no-index",
+                *self.wheels.glob("*.whl"),
+            ]
+        )
 
     def session(self, cwd: Path, **commands: list[str]) -> dict[str, list[str]]:
         """The lines each command prints, all in one process: importing torch is most of what a command costs."""
-        script = ("import contextlib, io, json, sys\nfrom dpflbench.cli import app\nfound = {}\n"
-                  "for name, args in json.loads(sys.argv[1]).items():\n    out = io.StringIO()\n"
-                  "    with contextlib.redirect_stdout(out):\n        code = app(args, standalone_mode=False)\n"
-                  "    found[name] = [f'exit {code or 0}', *out.getvalue().splitlines()]\nprint('FOUND ' + json.dumps(found))")
+        script = (
+            "import contextlib, io, json, sys\nfrom dpflbench.cli import app\nfound = {}\n"
+            "for name, args in json.loads(sys.argv[1]).items():\n    out = io.StringIO()\n"
+            "    with contextlib.redirect_stdout(out):\n        code = app(args, standalone_mode=False)\n"
+            "    found[name] = [f'exit {code or 0}', *out.getvalue().splitlines()]\nprint('FOUND ' + json.dumps(found))"
+        )
         out = self._run([self.python, "-c", script, json.dumps(commands)], cwd)
         return json.loads(out.rpartition("FOUND ")[2])
 
@@ -51,8 +80,13 @@ class Environment:
 
     def _run(self, command: list[object], cwd: Path | None = None) -> str:
         variables = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PIP"))}
-        done = subprocess.run([str(c) for c in command], cwd=cwd or self.folder, capture_output=True, text=True,
-                              env={**variables, "OMP_NUM_THREADS": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+        done = subprocess.run(
+            [str(c) for c in command],
+            cwd=cwd or self.folder,
+            capture_output=True,
+            text=True,
+            env={**variables, "OMP_NUM_THREADS": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+        )
         assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         return done.stdout
 
@@ -72,7 +106,12 @@ def environment(tmp_path_factory, skeleton):
 def test_the_wheel_of_dpflbench_is_complete_and_holds_no_tests(environment):
     wheel = next(environment.wheels.glob("dpflbench-0*.whl"))
     names = zipfile.ZipFile(wheel).namelist()
-    for file in ("dpflbench/py.typed", "dpflbench_algorithms/py.typed", "dpflbench/tasks/data/mnist.idx.xz", "dpflbench/testing/kit.py"):
+    for file in (
+        "dpflbench/py.typed",
+        "dpflbench_algorithms/py.typed",
+        "dpflbench/tasks/data/mnist.idx.xz",
+        "dpflbench/testing/kit.py",
+    ):
         assert file in names
     assert {name.split("/")[0].split("-")[0] for name in names} == {"dpflbench", "dpflbench_algorithms"}
     assert wheel.stat().st_size < 13_000_000
@@ -82,7 +121,9 @@ def test_the_wheel_of_the_example_is_a_few_files(environment):
     wheel = next(environment.wheels.glob("dpflbench_inverse_variance-*.whl"))
     names = zipfile.ZipFile(wheel).namelist()
     assert {n for n in names if not n.startswith("dpflbench_inverse_variance-")} == {
-        "dpflbench_inverse_variance/__init__.py", "dpflbench_inverse_variance/py.typed"}
+        "dpflbench_inverse_variance/__init__.py",
+        "dpflbench_inverse_variance/py.typed",
+    }
     code = (EXAMPLE / "src" / "dpflbench_inverse_variance" / "__init__.py").read_text().splitlines()
     assert len(code) < 60
 
@@ -91,13 +132,22 @@ def test_the_wheel_of_the_example_is_a_few_files(environment):
 def session(environment, blobs, tmp_path_factory):
     """What an author does: list, check, run a suite, verify it."""
     folder = tmp_path_factory.mktemp("session")
-    body = {"name": "third-party", "seeds": 1, "algorithms": ["DPSGD", "InvVar", "BrandNew"],
-            "task": {"dataset": {"name": "npz", "path": str(blobs)}, "model": "softmax", "partition": "iid"},
-            "federation": {"clients": 8, "cohort": 4, "rounds": 5, "lr": {"initial": 0.5}},
-            "privacy": {"mechanism": "gaussian", "clip": 1.0, "epsilon": 2.0, "delta": 1e-5}}
+    body = {
+        "name": "third-party",
+        "seeds": 1,
+        "algorithms": ["DPSGD", "InvVar", "BrandNew"],
+        "task": {"dataset": {"name": "npz", "path": str(blobs)}, "model": "softmax", "partition": "iid"},
+        "federation": {"clients": 8, "cohort": 4, "rounds": 5, "lr": {"initial": 0.5}},
+        "privacy": {"mechanism": "gaussian", "clip": 1.0, "epsilon": 2.0, "delta": 1e-5},
+    }
     (folder / "suite.yaml").write_text(yaml.safe_dump(body))
-    printed = environment.session(folder, list=["list", "algorithms"], check=["check", "brand_new"],
-                                  run=["run", "suite.yaml", "--out", "results"], verify=["verify", "results"])
+    printed = environment.session(
+        folder,
+        list=["list", "algorithms"],
+        check=["check", "brand_new"],
+        run=["run", "suite.yaml", "--out", "results"],
+        verify=["verify", "results"],
+    )
     return folder, printed
 
 

@@ -42,7 +42,9 @@ def test_gpus_are_dealt_out_in_turn_and_a_named_device_is_kept():
     assert devices_of(3, "cpu", 2) == ["cpu", "cpu", "cpu"]
 
 
-@pytest.mark.parametrize(("limit", "expected"), [("150000 100000", 1), ("200000 100000", 2), ("50000 100000", 1), ("max 100000", 4)])
+@pytest.mark.parametrize(
+    ("limit", "expected"), [("150000 100000", 1), ("200000 100000", 2), ("50000 100000", 1), ("max 100000", 4)]
+)
 def test_the_cores_of_a_container_are_those_it_may_use(monkeypatch, limit, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3}, raising=False)
     monkeypatch.setattr(Path, "read_text", lambda self, encoding: limit)
@@ -58,7 +60,9 @@ def test_runs_of_the_same_data_follow_each_other(tiny, tmp_path, catalogue):
     assert set(by_task(planned.runs, catalogue)) == set(planned.runs)
 
 
-def test_ctrl_c_once_finishes_the_round_and_keeps_a_checkpoint_twice_stops_at_once(tiny, tmp_path, catalogue, monkeypatch):
+def test_ctrl_c_once_finishes_the_round_and_keeps_a_checkpoint_twice_stops_at_once(
+    tiny, tmp_path, catalogue, monkeypatch
+):
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background starts with it ignored
     tiny["federation"]["rounds"] = 30
     planned = planned_of(tiny, tmp_path, catalogue)
@@ -92,7 +96,15 @@ def test_the_command_stops_on_ctrl_c_with_130_says_how_to_go_on_and_goes_on(tiny
     tiny["federation"]["rounds"] = 30_000
     tiny["algorithms"] = ["DPSGD"]
     planned_of(tiny, tmp_path, catalogue)  # writes suite.yaml
-    command = [sys.executable, "-c", "from dpflbench.cli import main; main()", "run", "suite.yaml", "--out", "out it goes"]
+    command = [
+        sys.executable,
+        "-c",
+        "from dpflbench.cli import main; main()",
+        "run",
+        "suite.yaml",
+        "--out",
+        "out it goes",
+    ]
     store = Store(tmp_path / "out it goes")
     process = subprocess.Popen(command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while not any(row["round"] for it in alive(store) for row in it.running) and process.poll() is None:
@@ -115,8 +127,13 @@ def test_the_command_line_loads_no_library_that_looks_for_its_number_of_threads(
 def test_a_folder_that_is_a_file_is_one_line_and_exit_2(tiny, tmp_path):
     (tmp_path / "suite.yaml").write_text(yaml.safe_dump(tiny))
     (tmp_path / "file").write_text("")
-    ended = subprocess.run([sys.executable, "-c", "from dpflbench.cli import main; main()", "run", "suite.yaml", "-o", "file"],
-                           cwd=tmp_path, text=True, capture_output=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", "from dpflbench.cli import main; main()", "run", "suite.yaml", "-o", "file"],
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     assert ended.returncode == 2
     assert ended.stderr == "dpflbench: file: cannot be written (Not a directory); choose another folder by --out\n"
     assert ended.stdout == ""

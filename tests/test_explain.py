@@ -61,7 +61,10 @@ def test_an_edited_plugin_makes_a_run_stale_and_is_named(done, catalogue):
     edited = changed(run, catalogue, plugins={**run.plugins, "dpflbench_algorithms": "dpflbench 0.1.0 edited"})
     ((verdict, reason),) = explained({edited.id: edited}, store)
     assert verdict == "stale"
-    assert reason == f"record {run.id}: dpflbench_algorithms was {run.plugins['dpflbench_algorithms']}, is dpflbench 0.1.0 edited"
+    assert (
+        reason
+        == f"record {run.id}: dpflbench_algorithms was {run.plugins['dpflbench_algorithms']}, is dpflbench 0.1.0 edited"
+    )
 
 
 def test_changed_data_makes_a_run_stale_and_a_plugin_no_longer_in_use_is_named(done, catalogue):

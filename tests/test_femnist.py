@@ -34,7 +34,9 @@ def write_npz(root, name="femnist_writers.npz", sizes=(20, 10), ids=("f0000_14",
 
 
 def write_leaf(root, images, labels, change=lambda shard: shard, folder="femnist/data"):
-    """LEAF's folders: one writer in each training shard, all of them in one test shard; the last picture of each is for testing."""
+    """LEAF's folders: one writer in each training shard, all of them in one test shard; the last picture of each is for
+    testing.
+    """
     users = {"train": [], "test": []}
     for user, (x, y) in enumerate(zip(images, labels, strict=True)):
         users["train"].append((f"f{user:04d}_07", x[:-1], y[:-1]))
@@ -180,7 +182,9 @@ def real(shared_data, writers):
 
 @pytest.mark.shared_data
 def test_the_papers_sample_has_its_counts(shared_data):
-    task = load_task(real(shared_data, "all"), None, Dirichlet(3.0), 100, 0.1, "paper", Streams(0), shared_data, limit=80_526)
+    task = load_task(
+        real(shared_data, "all"), None, Dirichlet(3.0), 100, 0.1, "paper", Streams(0), shared_data, limit=80_526
+    )
     assert task.train.sizes.sum() + task.holdout.sizes.sum() == 72_474
     assert len(task.test_y) == 8_052
     assert task.n_classes == 62

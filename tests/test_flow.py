@@ -1,4 +1,6 @@
-"""The whole path, as a user walks it: suite, plan, run, run again, report, verify; and what a mistake is answered with."""
+"""The whole path, as a user walks it: suite, plan, run, run again, report, verify; and what a mistake is answered
+with.
+"""
 
 from pathlib import Path
 
@@ -83,9 +85,14 @@ def test_a_plugin_can_be_left_out_by_name(tmp_path, tiny):
     assert refusal("list", "--without", "weiavgg") == "--without weiavgg: no such plugin; did you mean 'weiavg'?"
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["--device", "cuda:7"], "--device cuda:7: not available here"), (["--data", "/nowhere/at/all"], "is not a folder"),
-    (["--set", "federation.cohort=99"], "federation.cohort: 99 of 8 clients; allowed: 1 to 8")])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--device", "cuda:7"], "--device cuda:7: not available here"),
+        (["--data", "/nowhere/at/all"], "is not a folder"),
+        (["--set", "federation.cohort=99"], "federation.cohort: 99 of 8 clients; allowed: 1 to 8"),
+    ],
+)
 def test_a_mistake_is_answered_before_anything_is_written(tmp_path, tiny, arguments, message):
     path = tmp_path / "tiny.yaml"
     path.write_text(yaml.safe_dump(tiny))

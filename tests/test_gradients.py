@@ -1,4 +1,6 @@
-"""The engine against an oracle written here: torch.func in float64, one sample at a time, clipped as the definition says."""
+"""The engine against an oracle written here: torch.func in float64, one sample at a time, clipped as the definition
+says.
+"""
 
 import itertools
 from copy import deepcopy
@@ -37,7 +39,7 @@ class Shift:
 
     def apply(self, phi, x):
         n = x[0].numel()
-        return x * (1.0 + phi[:, :n].reshape(x.shape)) + phi[:, n:2 * n].reshape(x.shape)
+        return x * (1.0 + phi[:, :n].reshape(x.shape)) + phi[:, n : 2 * n].reshape(x.shape)
 
 
 def rng(seed=0):
@@ -47,7 +49,11 @@ def rng(seed=0):
 def task_of(input_shape, n_classes, sizes=SIZES, dtype=torch.float64, seed=0):
     m = int(sum(sizes))
     x = torch.randn(m, *input_shape, generator=rng(seed), dtype=dtype)
-    y = torch.randint(n_classes, (m,), generator=rng(seed + 1)) if n_classes else torch.randn(m, generator=rng(seed + 1), dtype=dtype)
+    y = (
+        torch.randint(n_classes, (m,), generator=rng(seed + 1))
+        if n_classes
+        else torch.randn(m, generator=rng(seed + 1), dtype=dtype)
+    )
     return Shards(x, y, np.concatenate([[0], np.cumsum(sizes)]))
 
 
@@ -77,7 +83,8 @@ def oracle(module, shards, n_classes, cohort, order=2, bound=None, transform=IDE
             rows.append(torch.zeros(sum(p.numel() for p in params.values()) + own.numel(), dtype=torch.float64))
             continue
         by_name, by_phi = vmap(grad(loss, argnums=(0, 1)), in_dims=(None, None, 0, 0))(
-            params, own, shards.x[start:stop], shards.y[start:stop])
+            params, own, shards.x[start:stop], shards.y[start:stop]
+        )
         g = torch.cat([*[v.flatten(1) for v in by_name.values()], by_phi.flatten(1)], 1)
         if bound is not None:
             g = g * (bound[k] / g.norm(order, dim=1, keepdim=True)).clamp(max=1.0)
@@ -106,7 +113,9 @@ def test_the_fast_path_equals_the_oracle_with_ragged_clients(name, order):
     engine = Engine(module, n_classes, order, chunk=4)
     found = engine.clipped_sums(initial_theta(module), torch.zeros(4, 0), shards, COHORT, bound)
     assert engine.path == "bookkeeping"
-    assert difference(found, oracle(module, shards, n_classes, COHORT, order, bound)) < 2e-6  # the bound's own margin is 1e-6
+    assert (
+        difference(found, oracle(module, shards, n_classes, COHORT, order, bound)) < 2e-6
+    )  # the bound's own margin is 1e-6
     unclipped = engine.clipped_sums(initial_theta(module), torch.zeros(4, 0), shards, COHORT, None)
     assert difference(unclipped, oracle(module, shards, n_classes, COHORT)) < 1e-12
     assert not torch.allclose(found.theta, unclipped.theta)
@@ -120,8 +129,9 @@ def test_single_precision_stays_within_1e_5_of_the_oracle(name, order):
     single = deepcopy(module).float()
     engine = Engine(single, n_classes, order)
     y = shards.y if n_classes else shards.y.float()
-    found = engine.clipped_sums(initial_theta(single), torch.zeros(4, 0), Shards(shards.x.float(), y, shards.offsets), COHORT,
-                                bound.float())
+    found = engine.clipped_sums(
+        initial_theta(single), torch.zeros(4, 0), Shards(shards.x.float(), y, shards.offsets), COHORT, bound.float()
+    )
     assert difference(found, expected) < 1e-5
 
 
@@ -149,7 +159,7 @@ def test_a_personal_normalisation_moves_the_gradient_of_norm_layers_from_theta_t
     found = engine.clipped_sums(theta, phi, shards, COHORT, None)
     shared = oracle(module, shards, n_classes, COHORT, transform=Shift(), phi=phi[:, :size])
     assert torch.allclose(found.phi[:, size:], shared[:, tail])
-    assert torch.allclose(found.phi[:, :size], shared[:, layout.dim:])
+    assert torch.allclose(found.phi[:, :size], shared[:, layout.dim :])
     assert not found.theta[:, tail].any()
     rest = np.setdiff1d(np.arange(layout.dim), tail)
     assert torch.allclose(found.theta[:, rest], shared[:, rest])
@@ -163,11 +173,13 @@ def test_a_personal_normalisation_is_added_to_theta_s_in_predictions_too():
     for t in layout_of(module).tensors:
         if t.norm:
             n = t.stop - t.start
-            moved[t.start:t.stop] += tail[at:at + n]
+            moved[t.start : t.stop] += tail[at : at + n]
             at += n
     phi = torch.cat([torch.zeros(size, dtype=torch.float64), tail])
     engine = Engine(module, n_classes, 2, Shift(norm_local=True), size + 48)
-    assert torch.allclose(engine.predict(theta, phi.expand(12, -1), shards.x), Engine(module, n_classes, 2).predict(moved, None, shards.x))
+    assert torch.allclose(
+        engine.predict(theta, phi.expand(12, -1), shards.x), Engine(module, n_classes, 2).predict(moved, None, shards.x)
+    )
 
 
 def test_opacus_agrees_on_lenet():
@@ -177,7 +189,8 @@ def test_opacus_agrees_on_lenet():
     nn.functional.cross_entropy(peer(shards.x), shards.y, reduction="sum").backward()
     rows = torch.cat([p.grad_sample.flatten(1) for p in peer.parameters()], 1)
     found = Engine(module, n_classes, 2).clipped_sums(
-        initial_theta(module), torch.zeros(12, 0), Shards(shards.x, shards.y, np.arange(13)), np.arange(12), None)
+        initial_theta(module), torch.zeros(12, 0), Shards(shards.x, shards.y, np.arange(13)), np.arange(12), None
+    )
     assert torch.allclose(found.theta, rows)
 
 
@@ -186,7 +199,9 @@ def test_opacus_agrees_on_lenet():
 
 def one_weight(order, clip):
     module = nn.Linear(1, 1).double()
-    shards = Shards(torch.tensor([[3.0]], dtype=torch.float64), torch.tensor([1.0], dtype=torch.float64), np.array([0, 1]))
+    shards = Shards(
+        torch.tensor([[3.0]], dtype=torch.float64), torch.tensor([1.0], dtype=torch.float64), np.array([0, 1])
+    )
     theta = torch.tensor([1.0, 0.0], dtype=torch.float64)
     bound = None if clip is None else torch.tensor([clip], dtype=torch.float64)
     return Engine(module, 0, order).clipped_sums(theta, torch.zeros(1, 0), shards, np.array([0]), bound, loss_bound=2.5)
@@ -203,7 +218,7 @@ def test_l1_clipping_halves_a_gradient_of_l1_norm_16_at_bound_8():
 
 
 def test_l2_clipping_brings_the_gradient_to_its_bound():
-    assert one_weight(2, 1.0).theta[0].tolist() == pytest.approx([12 / 160 ** 0.5, 4 / 160 ** 0.5], rel=2e-6)
+    assert one_weight(2, 1.0).theta[0].tolist() == pytest.approx([12 / 160**0.5, 4 / 160**0.5], rel=2e-6)
 
 
 def test_a_bound_above_the_norm_changes_nothing():
@@ -226,8 +241,10 @@ def test_byte_images_are_scaled_to_the_unit_interval():
     bytes_ = torch.randint(256, (6, 1, 28, 28), generator=rng(), dtype=torch.uint8)
     y, offsets = torch.arange(6), np.array([0, 2, 6])
     engine, theta = Engine(module, n_classes, 2), initial_theta(module)
-    a, b = (engine.clipped_sums(theta, torch.zeros(2, 0), Shards(x, y, offsets), np.array([0, 1]), torch.ones(2)).theta
-            for x in (bytes_, bytes_.float() / 255))
+    a, b = (
+        engine.clipped_sums(theta, torch.zeros(2, 0), Shards(x, y, offsets), np.array([0, 1]), torch.ones(2)).theta
+        for x in (bytes_, bytes_.float() / 255)
+    )
     assert torch.equal(a, b)
     assert torch.equal(engine.predict(theta, None, bytes_), engine.predict(theta, None, bytes_.float() / 255))
 
@@ -250,9 +267,20 @@ def agrees(module, input_shape, n_classes=3, tokens=None):
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.sampled_from([1, 2, 4, 6]), st.sampled_from([2, 4, 8]), st.sampled_from([1, 2]), st.integers(1, 3), st.integers(1, 3),
-       st.integers(1, 2), st.integers(0, 2), st.integers(1, 2), st.booleans())
-def test_convolutions_of_any_stride_padding_dilation_and_groups(channels, width, groups, kh, kw, stride, padding, dilation, bias):
+@given(
+    st.sampled_from([1, 2, 4, 6]),
+    st.sampled_from([2, 4, 8]),
+    st.sampled_from([1, 2]),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 2),
+    st.integers(0, 2),
+    st.integers(1, 2),
+    st.booleans(),
+)
+def test_convolutions_of_any_stride_padding_dilation_and_groups(
+    channels, width, groups, kh, kw, stride, padding, dilation, bias
+):
     groups = groups if channels % groups == 0 else 1
     conv = nn.Conv2d(channels, width, (kh, kw), stride, padding, dilation, groups, bias)
     module = nn.Sequential(conv, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 3))
@@ -266,13 +294,18 @@ def test_a_convolution_that_keeps_the_size_by_name(kernel):
 
 
 def test_layer_norm_and_linear_layers_over_positions():
-    module = nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Tanh(), nn.Linear(6, 2, bias=False), nn.Flatten(), nn.Linear(10, 3))
+    module = nn.Sequential(
+        nn.Linear(4, 6), nn.LayerNorm(6), nn.Tanh(), nn.Linear(6, 2, bias=False), nn.Flatten(), nn.Linear(10, 3)
+    )
     assert agrees(module, (5, 4)) == "bookkeeping"
 
 
 def test_group_norm_with_and_without_a_convolution_before():
     assert agrees(nn.Sequential(nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(4 * 9, 3)), (4, 3, 3)) == "bookkeeping"
-    assert agrees(nn.Sequential(nn.Conv2d(4, 4, 1), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(4 * 9, 3)), (4, 3, 3)) == "bookkeeping"
+    assert (
+        agrees(nn.Sequential(nn.Conv2d(4, 4, 1), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(4 * 9, 3)), (4, 3, 3))
+        == "bookkeeping"
+    )
 
 
 @pytest.mark.parametrize("padding_idx", [None, 1])
@@ -348,13 +381,16 @@ class Coupled(nn.Module):
         return self.a(x - x.mean(0))
 
 
-@pytest.mark.parametrize(("module", "why"), [
-    (nn.Sequential(Gate(), nn.Linear(4, 3)), "0 is Gate"),
-    (nn.Sequential(nn.Linear(4, 4), nn.PReLU(), nn.Linear(4, 3)), "1 is PReLU"),
-    (Twice(), "a: runs more than once"),
-    (Behind(), "the rules miss a part of its gradient"),
-    (Overwrites(), "in-place"),
-])
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        (nn.Sequential(Gate(), nn.Linear(4, 3)), "0 is Gate"),
+        (nn.Sequential(nn.Linear(4, 4), nn.PReLU(), nn.Linear(4, 3)), "1 is PReLU"),
+        (Twice(), "a: runs more than once"),
+        (Behind(), "the rules miss a part of its gradient"),
+        (Overwrites(), "in-place"),
+    ],
+)
 def test_what_the_rules_cannot_treat_goes_through_torch_func_and_says_why(module, why):
     path = agrees(module, (4,))
     assert path.startswith("torch.func: ")
@@ -381,7 +417,9 @@ def test_a_module_whose_samples_see_each_other_is_refused():
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 4), st.booleans(), st.integers(0, 1000))
 def test_fast_pooling_is_torch_s_bit_by_bit_even_where_numbers_are_equal(channels, h, w, relu, seed):
-    x = torch.randint(-2, 3, (2, channels, 2 * h, 2 * w), generator=rng(seed)).float().requires_grad_()  # ties everywhere
+    x = (
+        torch.randint(-2, 3, (2, channels, 2 * h, 2 * w), generator=rng(seed)).float().requires_grad_()
+    )  # ties everywhere
     fast, slow = PairMax.apply(x, relu), nn.functional.max_pool2d(torch.relu(x) if relu else x, 2)
     g = torch.randn(slow.shape, generator=rng(seed))
     assert torch.equal(fast, slow)
@@ -396,7 +434,11 @@ def test_clipping_never_lengthens(name, order):
     module, shards, n_classes = model_and_task(name, torch.float32)
     each = Shards(shards.x, shards.y, np.arange(13))  # one sample a client: a sum is one clipped gradient
     engine, clip = Engine(module, n_classes, order), 0.37
-    free = engine.clipped_sums(initial_theta(module), torch.zeros(12, 0), each, np.arange(12), None).theta.double().norm(order, dim=1)
+    free = (
+        engine.clipped_sums(initial_theta(module), torch.zeros(12, 0), each, np.arange(12), None)
+        .theta.double()
+        .norm(order, dim=1)
+    )
     kept = engine.clipped_sums(initial_theta(module), torch.zeros(12, 0), each, np.arange(12), torch.full((12,), clip))
     norms = kept.theta.double().norm(order, dim=1)
     assert (free > clip).any()
@@ -411,7 +453,11 @@ OVERFLOWS = [*((name, order, False) for name, order in BOTH_NORMS), ("mnist_cnn"
 def test_a_sample_whose_gradient_overflows_counts_as_nothing_and_tells_nothing(name, order, personal):
     """Else a sum that is not finite ends the run, and that it ended tells of one client's sample."""
     module, shards, n_classes = model_and_task(name, torch.float32)
-    transform, phi = (Shift(), torch.zeros(len(COHORT), 2 * shards.x[0].numel())) if personal else (IDENTITY, torch.zeros(len(COHORT), 0))
+    transform, phi = (
+        (Shift(), torch.zeros(len(COHORT), 2 * shards.x[0].numel()))
+        if personal
+        else (IDENTITY, torch.zeros(len(COHORT), 0))
+    )
     engine, bound = Engine(module, n_classes, order, transform, phi.shape[1]), torch.full((len(COHORT),), 0.5)
     shards.x[5] = 3e38  # of client 3, the first of the cohort
     theta = 30.0 * initial_theta(module)
@@ -429,7 +475,9 @@ def test_a_sample_whose_gradient_overflows_counts_as_nothing_and_tells_nothing(n
 def test_without_clipping_an_overflow_stays_visible():
     module, shards, n_classes = model_and_task("softmax", torch.float32)
     shards.x[5] = 3e38
-    sums = Engine(module, n_classes, 2).clipped_sums(30.0 * initial_theta(module), torch.zeros(4, 0), shards, COHORT, None)
+    sums = Engine(module, n_classes, 2).clipped_sums(
+        30.0 * initial_theta(module), torch.zeros(4, 0), shards, COHORT, None
+    )
     assert not bool(torch.isfinite(sums.theta).all())
 
 
@@ -439,7 +487,9 @@ def test_the_order_of_samples_and_of_clients_does_not_matter():
     before = engine.clipped_sums(theta, torch.zeros(4, 0), shards, COHORT, bound).theta
     order = np.concatenate([shards.offsets[n] + np.random.default_rng(n).permutation(SIZES[n]) for n in range(5)])
     shuffled = Shards(shards.x[order], shards.y[order], shards.offsets)
-    assert torch.allclose(engine.clipped_sums(theta, torch.zeros(4, 0), shuffled, COHORT, bound).theta, before, rtol=1e-10)
+    assert torch.allclose(
+        engine.clipped_sums(theta, torch.zeros(4, 0), shuffled, COHORT, bound).theta, before, rtol=1e-10
+    )
     turned = engine.clipped_sums(theta, torch.zeros(4, 0), shards, COHORT[::-1].copy(), bound).theta
     assert torch.allclose(turned.flip(0), before, rtol=1e-10)
 
@@ -448,14 +498,18 @@ def test_the_order_of_samples_and_of_clients_does_not_matter():
 def test_the_chunk_size_changes_nothing_beyond_rounding(chunk):
     module, shards, n_classes = model_and_task("femnist_cnn")
     bound = torch.full((4,), 0.5).double()
-    found = Engine(module, n_classes, 2, chunk=chunk).clipped_sums(initial_theta(module), torch.zeros(4, 0), shards, COHORT, bound)
+    found = Engine(module, n_classes, 2, chunk=chunk).clipped_sums(
+        initial_theta(module), torch.zeros(4, 0), shards, COHORT, bound
+    )
     assert difference(found, oracle(module, shards, n_classes, COHORT, 2, bound)) < 2e-6
 
 
 def test_nobody_selected_gives_no_rows_and_a_client_without_samples_a_row_of_zeros():
     module, shards, n_classes = model_and_task("mnist_cnn")
     engine, theta = Engine(module, n_classes, 2), initial_theta(module)
-    nobody = engine.clipped_sums(theta, torch.zeros(0, 0), shards, np.zeros(0, dtype=np.int64), torch.zeros(0).double(), 1.0)
+    nobody = engine.clipped_sums(
+        theta, torch.zeros(0, 0), shards, np.zeros(0, dtype=np.int64), torch.zeros(0).double(), 1.0
+    )
     assert nobody.theta.shape == (0, 4266)
     assert nobody.losses.shape == (0,)
     empty = engine.clipped_sums(theta, torch.zeros(1, 0), shards, np.array([2]), torch.ones(1).double(), 1.0)
@@ -503,7 +557,8 @@ def test_a_chunk_fits_the_cache_is_not_tiny_and_keeps_within_the_memory():
 
 def test_the_room_of_a_sample_counts_inputs_outputs_and_the_gradients_kept_by_row():
     module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(18, 3))
-    # 25 pixels, 2·9 maps twice (convolution, flattened), 3 outputs, 20 numbers of the convolution; none of the Linear layer's 57
+    # 25 pixels, 2·9 maps twice (convolution, flattened), 3 outputs, 20 numbers of the convolution; none of the Linear
+    # layer's 57
     assert sample_bytes(module, torch.zeros(4, 1, 5, 5)) == 4 * (25 + 18 + 18 + 3 + 20)
 
 
@@ -514,22 +569,28 @@ def test_mixed_devices_are_refused():
     module, shards, n_classes = model_and_task("softmax")
     with pytest.raises(DpflbenchError, match="tensors on cpu and meta; all must be on one device"):
         Engine(module, n_classes, 2).clipped_sums(
-            initial_theta(module), torch.zeros(4, 0), shards, COHORT, torch.ones(4, device="meta"))
+            initial_theta(module), torch.zeros(4, 0), shards, COHORT, torch.ones(4, device="meta")
+        )
 
 
 @pytest.mark.parametrize(("name", "phi_dim"), [*((n, 0) for n in MODELS), ("mnist_cnn", 2 * 28 * 28)])
 def test_a_pass_never_looks_at_a_number_on_the_device(name, phi_dim, monkeypatch):
-    """On the meta device tensors have no numbers: a read-back, a branch on a value or a tensor left on the host would raise.
+    """On the meta device tensors have no numbers: a read-back, a branch on a value or a tensor left on the host would
+    raise.
 
     One look is allowed, after the pass: whether the sums are finite.
     """
     looks = []
-    monkeypatch.setattr("dpflbench.federation.gradients.engine._finite", lambda sums: looks.append(sums.theta.shape) or True)
+    monkeypatch.setattr(
+        "dpflbench.federation.gradients.engine._finite", lambda sums: looks.append(sums.theta.shape) or True
+    )
     module, shards, n_classes = model_and_task(name, torch.float32)
     away = Shards(shards.x.to("meta"), shards.y.to("meta"), shards.offsets)
     engine = Engine(module, n_classes, 2, Shift() if phi_dim else IDENTITY, phi_dim, chunk=4)
     theta = initial_theta(module).to("meta")
-    sums = engine.clipped_sums(theta, torch.zeros(4, phi_dim, device="meta"), away, COHORT, torch.ones(4, device="meta"), 1.0)
+    sums = engine.clipped_sums(
+        theta, torch.zeros(4, phi_dim, device="meta"), away, COHORT, torch.ones(4, device="meta"), 1.0
+    )
     assert sums.theta.shape == (4, theta.numel())
     assert sums.losses.device.type == "meta"
     assert looks == [sums.theta.shape]

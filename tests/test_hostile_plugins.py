@@ -1,4 +1,6 @@
-"""Every plugin and part of tests/hostile is refused by exactly one line that says what is wrong, and by that line only."""
+"""Every plugin and part of tests/hostile is refused by exactly one line that says what is wrong, and by that line
+only.
+"""
 
 from importlib.metadata import EntryPoint
 
@@ -66,7 +68,11 @@ def test_a_clash_names_both_suppliers():
 def test_one_broken_plugin_does_not_hide_another():
     with pytest.raises(PluginError) as caught:
         load((), [plugin("broken_import"), plugin("misspelt_hook"), plugin("raising_hook")])
-    assert [line.split("'")[1] for line in str(caught.value).splitlines()] == ["broken_import", "misspelt_hook", "raising_hook"]
+    assert [line.split("'")[1] for line in str(caught.value).splitlines()] == [
+        "broken_import",
+        "misspelt_hook",
+        "raising_hook",
+    ]
 
 
 def test_without_a_plugin_the_others_load():

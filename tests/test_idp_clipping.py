@@ -27,7 +27,9 @@ def test_laplace_clip_bounds_follow_size_and_epsilon():
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 def test_all_messages_carry_the_same_noise(mechanism):
     rng = np.random.default_rng(1)
-    facts = setup(rng.uniform(0.1, 3.0, 7), mechanism=mechanism, rounds=20, cohort=2, n_examples=rng.integers(20, 500, 7))
+    facts = setup(
+        rng.uniform(0.1, 3.0, 7), mechanism=mechanism, rounds=20, cohort=2, n_examples=rng.integers(20, 500, 7)
+    )
     plan = planned(facts)
     scale = calibrate(plan, facts.budget, facts).scale
     assert scale == pytest.approx(np.full(7, scale[0]), rel=1e-6)

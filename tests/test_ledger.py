@@ -29,8 +29,13 @@ def test_a_charge_is_recorded_as_one_event_a_client():
     np.testing.assert_array_equal(events["round"], [3, 3])
     np.testing.assert_array_equal(events["cost"], [0.25, 0.5])
     assert {k: v.dtype.str for k, v in events.items()} == {
-        "client": "<i4", "round": "<i4", "kind": "|i1", "sensitivity": "<f8", "scale": "<f8", "cost": "<f8",
-    }  # fmt: skip
+        "client": "<i4",
+        "round": "<i4",
+        "kind": "|i1",
+        "sensitivity": "<f8",
+        "scale": "<f8",
+        "cost": "<f8",
+    }
     np.testing.assert_array_equal(ledger.used, [1, 0, 1, 0])
     np.testing.assert_allclose(ledger.left[:, 0], [0.5, 1.0, 0.75, 1.0], rtol=1e-9)
     np.testing.assert_array_equal(ledger.epsilon_spent(), [0.5, 0.0, 0.25, 0.0])
@@ -40,7 +45,9 @@ def test_overspending_is_refused_before_anything_is_recorded():
     ledger = laplace_ledger()
     ledger.charge(0, at(0, 1), np.full(2, 0.3), np.full(2, 0.5))
     before = ledger.digest()
-    with pytest.raises(BudgetExceeded, match=r"round 7, client 1: a gradient release at scale 0.5 costs 0.6, 0.6 of 1 is spent"):
+    with pytest.raises(
+        BudgetExceeded, match=r"round 7, client 1: a gradient release at scale 0.5 costs 0.6, 0.6 of 1 is spent"
+    ):
         ledger.charge(7, at(3, 1), np.full(2, 0.3), np.full(2, 0.5))
     assert ledger.digest() == before
     assert ledger.used.sum() == 2
@@ -108,7 +115,9 @@ def test_an_even_split_always_fits_and_one_release_more_never_does(mechanism, ep
 
 
 def test_shares_without_any_slack_fit_whatever_their_sum_rounds_to():
-    """Cost = sensitivity at scale 1: nothing is rounded up, so sums of shares often round above the budget by an ulp."""
+    """Cost = sensitivity at scale 1: nothing is rounded up, so sums of shares often round above the budget by an
+    ulp.
+    """
     above = 0
     for uses in range(1, 120):
         ledger = laplace_ledger(1, 0.7)

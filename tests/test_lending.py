@@ -1,4 +1,6 @@
-"""Lending Club: columns, encodings and refusals on generated files in the genuine formats, and the real file where it is."""
+"""Lending Club: columns, encodings and refusals on generated files in the genuine formats, and the real file where it
+is.
+"""
 
 import gzip
 
@@ -13,7 +15,10 @@ from dpflbench.tasks.features import Pca
 from dpflbench.tasks.lending import LendingClub
 from dpflbench.tasks.partition import Dirichlet
 
-HEADER = "id,loan_amnt,term,int_rate,installment,grade,home_ownership,issue_d,annual_inc,total_pymnt,policy_code,settlement_term"
+HEADER = (
+    "id,loan_amnt,term,int_rate,installment,grade,home_ownership,issue_d,annual_inc,"
+    "total_pymnt,policy_code,settlement_term"
+)
 ROWS = [
     "1, 5000, 36 months,10.65,162.87,B,RENT,Dec-2011,24000,5863.15,1,",
     "2, 2500, 60 months,15.27,59.83,C,OWN,Nov-2011,,1014.53,1,",
@@ -41,7 +46,8 @@ def write(root, rows=ROWS, header=HEADER, name="loan.csv", before="", after=""):
 def test_identifiers_nulls_leaks_and_constants_are_dropped_and_the_rest_become_numbers(tmp_path):
     examples = LendingClub().load(write(tmp_path))
     x = torch.cat([examples.x_train, examples.x_test])
-    # loan_amnt, term, home_ownership (MORTGAGE 0, OWN 1, RENT 2), issue_d in months; annual_inc has a NULL, policy_code is constant
+    # loan_amnt, term, home_ownership (MORTGAGE 0, OWN 1, RENT 2), issue_d in months; annual_inc has a NULL, policy_code
+    # is constant
     assert x.tolist() == [
         [5000.0, 36.0, 2.0, 24144.0],
         [2500.0, 60.0, 1.0, 24143.0],
@@ -66,7 +72,9 @@ def test_packed_and_plain_files_are_the_same_data(tmp_path):
 
 
 def test_the_2007_to_2015_files_columns_are_understood(tmp_path):
-    header = "id,member_id,loan_amnt,term,int_rate,emp_title,url,desc,title,zip_code,initial_list_status,dti,next_pymnt_d"
+    header = (
+        "id,member_id,loan_amnt,term,int_rate,emp_title,url,desc,title,zip_code,initial_list_status,dti,next_pymnt_d"
+    )
     rows = [
         '1077501,1296599,5000, 36 months,10.65,,https://x/1,"borrowed, to pay",Computer,860xx,f,27.65,',
         "1077430,1314167,2500, 60 months,15.27,Ryder,https://x/2,,bike,309xx,w,1.0,Feb-2016",
@@ -77,7 +85,9 @@ def test_the_2007_to_2015_files_columns_are_understood(tmp_path):
 
 def test_a_note_above_the_header_percent_signs_and_totals_below_are_understood(tmp_path):
     rows = [row.replace("10.65", "10.65%").replace("15.27", "15.27%") for row in ROWS]
-    noted = write(tmp_path, rows, before="Notes offered by Prospectus\n", after="Total amount funded: 460296150,,,,,,,,,,,\n")
+    noted = write(
+        tmp_path, rows, before="Notes offered by Prospectus\n", after="Total amount funded: 460296150,,,,,,,,,,,\n"
+    )
     assert torch.cat([LendingClub().load(noted).y_train]).tolist() == pytest.approx([10.65, 15.27, 15.96, 13.49])
 
 
@@ -132,6 +142,8 @@ def test_the_papers_task_has_its_counts_and_least_squares_beats_the_mean(shared_
     assert task.train.sizes.sum() + task.holdout.sizes.sum() == 32_000
     assert 12.0 < task.references["predict_the_mean"] < 15.0
     assert 9.0 < task.references["least_squares"] < 11.0
-    leaky = load_task(LendingClub("keep"), features, Dirichlet(3.0), 100, 0.1, "paper", Streams(0), shared_data, limit=40_000)
+    leaky = load_task(
+        LendingClub("keep"), features, Dirichlet(3.0), 100, 0.1, "paper", Streams(0), shared_data, limit=40_000
+    )
     assert leaky.references["least_squares"] < 3.0  # what the report must say if it is kept
     assert np.isfinite(task.train.x.numpy()).all()

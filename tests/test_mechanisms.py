@@ -38,7 +38,9 @@ def test_calibrating_then_accounting_never_exceeds_the_target(mechanism, cost, s
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
 @settings(deadline=None, max_examples=100)
 @given(log_epsilon=st.floats(-3, 3), log_delta=st.floats(-12, -1), uses=st.integers(1, 100_000), sensitivity=positive)
-def test_a_whole_budget_spread_over_any_number_of_uses_stays_within_it(mechanism, log_epsilon, log_delta, uses, sensitivity):
+def test_a_whole_budget_spread_over_any_number_of_uses_stays_within_it(
+    mechanism, log_epsilon, log_delta, uses, sensitivity
+):
     epsilon, delta = one(10.0**log_epsilon), one(10.0**log_delta)
     each = mechanism.per_use(mechanism.budget(epsilon, delta), one(uses), epsilon, delta)
     scale = mechanism.scale(each, one(sensitivity))
@@ -54,7 +56,11 @@ def test_more_uses_never_need_less_noise(mechanism):
 
 
 def test_the_exponent_says_how_variance_grows_with_uses():
-    for mechanism, tolerance in ((Gaussian(), 1e-5), (Laplace(), 1e-5), (Gaussian("linear"), 0.25)):  # linear: and a logarithm
+    for mechanism, tolerance in (
+        (Gaussian(), 1e-5),
+        (Laplace(), 1e-5),
+        (Gaussian("linear"), 0.25),
+    ):  # linear: and a logarithm
         epsilon, delta, uses = np.ones(2), np.full(2, 1e-5), np.array([100.0, 200.0])
         each = mechanism.per_use(mechanism.budget(epsilon, delta), uses, epsilon, delta)
         variance = mechanism.variance(mechanism.scale(each, np.ones(2)))
@@ -62,7 +68,9 @@ def test_the_exponent_says_how_variance_grows_with_uses():
 
 
 def test_linear_composition_is_the_classic_formula_and_never_more_than_the_even_share():
-    """epsilon 1, delta 1e-5, 40 uses: scale = 40 sqrt(2 ln(1.25 * 40 / 1e-5)) = 222.1 sensitivities, 9.4 times the exact one."""
+    """epsilon 1, delta 1e-5, 40 uses: scale = 40 sqrt(2 ln(1.25 * 40 / 1e-5)) = 222.1 sensitivities, 9.4 times the
+    exact one.
+    """
     epsilon, delta, uses = one(1.0), one(1e-5), one(40.0)
     scales = {}
     for mechanism in (Gaussian("linear"), Gaussian()):
@@ -123,7 +131,9 @@ def test_noise_follows_its_law_at_its_scale(mechanism, law, dtype):
 
 
 def test_laplace_noise_is_finite_at_both_ends_of_the_uniform_numbers(monkeypatch):
-    """u = 0 and u = 1 - 2^-24, the extreme float32 uniforms, give -/+ 24 ln 2 = 16.6; u = 1/2 - 2^-24 and 1/2 give -/+ 6e-8."""
+    """u = 0 and u = 1 - 2^-24, the extreme float32 uniforms, give -/+ 24 ln 2 = 16.6; u = 1/2 - 2^-24 and 1/2 give -/+
+    6e-8.
+    """
     u = torch.tensor([0.0, 1 - 2.0**-24, 0.5 - 2.0**-24, 0.5])
     monkeypatch.setattr(torch, "rand", lambda *_, **__: u.clone())
     noise = Laplace().sample(torch.tensor(1.0), (4,), torch.Generator())

@@ -1,4 +1,6 @@
-"""The skeleton of a plugin: names, refusals and content. That it passes as it is, installed from a wheel: test_example_package.py."""
+"""The skeleton of a plugin: names, refusals and content. That it passes as it is, installed from a wheel:
+test_example_package.py.
+"""
 
 import ast
 import importlib
@@ -31,11 +33,37 @@ def command(monkeypatch, capsys, *args):
 @pytest.mark.parametrize("name", ["my-idea", "dpflbench-my-idea"])
 def test_one_name_in_four_spellings(name):
     names = names_of(name)
-    assert (names.plugin, names.distribution, names.module, names.label) == ("my_idea", "dpflbench-my-idea", "dpflbench_my_idea", "MyIdea")
+    assert (names.plugin, names.distribution, names.module, names.label) == (
+        "my_idea",
+        "dpflbench-my-idea",
+        "dpflbench_my_idea",
+        "MyIdea",
+    )
 
 
-@pytest.mark.parametrize("name", ["", "My-Idea", "../etc", "a/b", "a\\b", "-a", "a-", "a--b", "a_b", "a b", "1st", "a.b", "\x1b[2J", "é",
-                                  "a" * 51, "dpflbench-", "$(rm)", "a\n"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "My-Idea",
+        "../etc",
+        "a/b",
+        "a\\b",
+        "-a",
+        "a-",
+        "a--b",
+        "a_b",
+        "a b",
+        "1st",
+        "a.b",
+        "\x1b[2J",
+        "é",
+        "a" * 51,
+        "dpflbench-",
+        "$(rm)",
+        "a\n",
+    ],
+)
 def test_what_is_no_name_is_refused(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DpflbenchError, match="not a name"):
@@ -86,7 +114,13 @@ def test_the_workflow_checks_tests_runs_verifies_and_compares():
     body = yaml.safe_load(skeleton(names_of("my-idea"))[".github/workflows/dpflbench.yml"])
     steps = [step.get("run", "") for step in body["jobs"]["check"]["steps"]]
     commands = [s.split(" ")[:2] for s in steps if s.startswith(("dpflbench", "pytest"))]
-    assert commands == [["dpflbench", "check"], ["pytest"], ["dpflbench", "run"], ["dpflbench", "verify"], ["dpflbench", "compare"]]
+    assert commands == [
+        ["dpflbench", "check"],
+        ["pytest"],
+        ["dpflbench", "run"],
+        ["dpflbench", "verify"],
+        ["dpflbench", "compare"],
+    ]
 
 
 def blocks(language):
@@ -113,5 +147,9 @@ def test_the_code_of_the_guide_conforms(tmp_path, monkeypatch):
 
 def test_the_guide_names_every_check_and_every_tier():
     guide = (Path(__file__).parent.parent / "plugins" / "README.md").read_text()
-    assert all(f"`{name}`" in guide for name in testing.__all__ if name.startswith("check_") and name not in ("check_part", "check_plugin"))
+    assert all(
+        f"`{name}`" in guide
+        for name in testing.__all__
+        if name.startswith("check_") and name not in ("check_part", "check_plugin")
+    )
     assert all(f"| {tier} |" in guide for tier in get_args(Tier))

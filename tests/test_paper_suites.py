@@ -81,7 +81,9 @@ def test_estimation_lasts_ten_rounds_with_the_papers_loss_bounds(catalogue):
         for label, run in assemblies(load(SUITES / f"{name}.yaml"), catalogue):
             if label.endswith("BCS"):
                 assert run.algorithm.selector.probe_rounds == 10
-                assert run.algorithm.selector.loss_bound == (150 if name == "lending" else None)  # None: ln(number of classes)
+                assert run.algorithm.selector.loss_bound == (
+                    150 if name == "lending" else None
+                )  # None: ln(number of classes)
 
 
 @pytest.mark.parametrize("name", [*PAPER, "femnist_writers"])
@@ -113,7 +115,12 @@ def test_quick_suites_differ_only_in_scale_and_say_so_in_their_name(name, catalo
     assert f"{len(quick.seeds)} seed" in quick.name
     assert [entry.label for entry in quick.entries] == ALGORITHMS
     (_, large), (_, small) = (next(assemblies(suite, catalogue)) for suite in (full, quick))
-    assert (small.dataset, small.features, small.partition, small.model) == (large.dataset, large.features, large.partition, large.model)
+    assert (small.dataset, small.features, small.partition, small.model) == (
+        large.dataset,
+        large.features,
+        large.partition,
+        large.model,
+    )
     assert small.federation.lr == large.federation.lr
     assert quick.base["privacy"] == full.base["privacy"]
     if small.federation.rounds != large.federation.rounds:

@@ -6,7 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.tasks.partition import NOBODY, PARTITIONS, Dirichlet, Iid, PowerLaw, ShardsOfClasses, Writer, quantile_classes
+from dpflbench.tasks.partition import (
+    NOBODY,
+    PARTITIONS,
+    Dirichlet,
+    Iid,
+    PowerLaw,
+    ShardsOfClasses,
+    Writer,
+    quantile_classes,
+)
 
 CLASSES = np.repeat(np.arange(10), 600)  # 6,000 examples, ten classes
 
@@ -59,7 +68,9 @@ def test_large_alpha_is_nearly_even_and_small_alpha_is_not():
 
 def test_dirichlet_shares_have_the_beta_variance():
     """A client's share of a class is Beta(alpha, (N - 1) alpha): mean 1/N, variance (N - 1) / (N² (N alpha + 1))."""
-    shares = np.concatenate([histogram(Dirichlet(2.0, 0).assign(CLASSES, None, 10, rng(s)), CLASSES, 10) / 600 for s in range(60)])
+    shares = np.concatenate(
+        [histogram(Dirichlet(2.0, 0).assign(CLASSES, None, 10, rng(s)), CLASSES, 10) / 600 for s in range(60)]
+    )
     assert shares.mean() == pytest.approx(0.1)
     assert shares.var() == pytest.approx(9 / (100 * 21), rel=0.05)
 

@@ -1,4 +1,6 @@
-"""PFA: rounds worked by hand, the projection against a dense eigen-solve, who is public, PFA+, and its cost on ResNet-20."""
+"""PFA: rounds worked by hand, the projection against a dense eigen-solve, who is public, PFA+, and its cost on
+ResNet-20.
+"""
 
 import time
 
@@ -96,7 +98,12 @@ def test_the_projection_is_idempotent_and_never_lengthens(seed, m, p, rank):
 
 def test_equal_updates_aggregate_to_that_update_whoever_sends_them():
     row = [0.3, -1.0, 2.0]
-    for options in ({}, {"center": False}, {"center": False, "sigma": "mean", "basis": "global"}, {"public": "per_round"}):
+    for options in (
+        {},
+        {"center": False},
+        {"center": False, "sigma": "mean", "basis": "global"},
+        {"public": "per_round"},
+    ):
         direction, _ = aggregated(ProjectedMean(**options), [row] * 4, [1.0, 2.0, 3.0, 4.0], sizes=(1, 2))
         assert direction.tolist() == pytest.approx(row)
 
@@ -171,8 +178,10 @@ def test_pfa_plus_projects_on_the_subspace_of_the_round_before():
 # ---------------------------------------------------------------- options and cost
 
 
-@pytest.mark.parametrize(("wrong", "message"), [
-    ({"rank": 0}, "rank: found 0"), ({"share": 0.0}, "share: found 0.0"), ({"sigma": "mean"}, "center: found true")])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [({"rank": 0}, "rank: found 0"), ({"share": 0.0}, "share: found 0.0"), ({"sigma": "mean"}, "center: found true")],
+)
 def test_wrong_options_are_refused_by_name(wrong, message):
     with pytest.raises(DpflbenchError, match=message):
         pfa(**wrong)
@@ -180,8 +189,28 @@ def test_wrong_options_are_refused_by_name(wrong, message):
 
 def test_a_round_of_resnet_20_takes_well_under_a_quarter_of_a_second():
     # 272,474 parameters in 65 tensors, the largest of 36,864; the d × d covariance would have 7·10^10 entries
-    sizes = [432, 16, 16, *[2304, 16, 16] * 6, 4608, 32, 32, *[9216, 32, 32] * 5, 512, 32, 32, 18432, 64, 64, *[36864, 64, 64] * 5,
-             2048, 64, 64, 640, 10]
+    sizes = [
+        432,
+        16,
+        16,
+        *[2304, 16, 16] * 6,
+        4608,
+        32,
+        32,
+        *[9216, 32, 32] * 5,
+        512,
+        32,
+        32,
+        18432,
+        64,
+        64,
+        *[36864, 64, 64] * 5,
+        2048,
+        64,
+        64,
+        640,
+        10,
+    ]
     assert (sum(sizes), len(sizes)) == (272_474, 65)
     epsilon = np.linspace(0.1, 6.0, 20)
     aggregator = ProjectedMean(share=0.5, rank=3)

@@ -40,8 +40,15 @@ def test_a_default_written_out_is_the_same_run(tmp_path, tiny, catalogue):
     assert set(planned(tmp_path, tiny, catalogue).runs) == ids
 
 
-@pytest.mark.parametrize(("section", "key", "value"), [
-    ("federation", "rounds", 7), ("federation", "weight_decay", 0.1), ("privacy", "clip", 2.0), ("task", "holdout", 0.3)])
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("federation", "rounds", 7),
+        ("federation", "weight_decay", 0.1),
+        ("privacy", "clip", 2.0),
+        ("task", "holdout", 0.3),
+    ],
+)
 def test_what_changes_an_outcome_changes_the_id(tmp_path, tiny, catalogue, section, key, value):
     tiny["algorithms"] = ["DPSGD"]
     before = set(planned(tmp_path, tiny, catalogue).runs)
@@ -76,7 +83,9 @@ def test_laplace_runs_do_not_depend_on_delta(tmp_path, tiny, catalogue):
     assert set(planned(tmp_path, tiny, catalogue).runs) == before
 
 
-def test_a_mechanism_an_algorithm_does_not_take_is_an_explained_gap_when_it_comes_from_an_axis(tmp_path, tiny, catalogue):
+def test_a_mechanism_an_algorithm_does_not_take_is_an_explained_gap_when_it_comes_from_an_axis(
+    tmp_path, tiny, catalogue
+):
     tiny["axes"] = {"privacy.mechanism": ["gaussian", "laplace"]}
     gaps = [c for c in planned(tmp_path, tiny, catalogue).manifest.cells if c.run is None]
     assert [(c.algorithm, c.coordinates["privacy.mechanism"]) for c in gaps] == [("DPSGD", "laplace")]
@@ -85,28 +94,51 @@ def test_a_mechanism_an_algorithm_does_not_take_is_an_explained_gap_when_it_come
 
 def test_and_an_error_when_the_suite_itself_says_so(tmp_path, tiny, catalogue):
     tiny["privacy"]["mechanism"] = "laplace"
-    assert problems_of(tmp_path, tiny, catalogue) == ["algorithms[1]: DPSGD is defined for gaussian noise only, not for laplace"]
+    assert problems_of(tmp_path, tiny, catalogue) == [
+        "algorithms[1]: DPSGD is defined for gaussian noise only, not for laplace"
+    ]
 
 
-@pytest.mark.parametrize(("section", "change", "message"), [
-    ("federation", {"cohort": 9}, "federation.cohort: 9 of 8 clients; allowed: 1 to 8"),
-    ("federation", {"rounds": 0}, "federation.rounds: 0; allowed: 1 or more"),
-    ("federation", {"momentum": 1.0}, "federation.momentum: 1.0; allowed: 0 to below 1"),
-    ("federation", {"lr": {"initial": 0.0}}, "federation.lr: initial 0.0, decay inf; both must be positive"),
-    ("federation", {"local": {"steps": 5}}, "federation.local.steps: found 5; allowed: 1"),
-    ("privacy", {"epsilon": {"kind": "constant", "value": 0.0}}, "privacy.epsilon: ranges over 0; allowed: above 0 and finite"),
-    ("privacy", {"epsilon": {"kind": "uniform", "low": -1.0, "high": 1.0}},
-     "privacy.epsilon: ranges over -1 to 1; allowed: above 0 and finite"),
-    ("privacy", {"delta": {"kind": "constant", "value": 1.0}},
-     "privacy.delta: ranges over 1; allowed: [0, 1), and above 0 for gaussian noise"),
-    ("privacy", {"delta": None}, "privacy.delta: missing; mechanism 'gaussian' needs one"),
-    ("privacy", {"clip": {"laplace": 1.0}}, "privacy.clip: no bound for mechanism 'gaussian'; found laplace"),
-    ("privacy", {"clip": 0.0}, "privacy.clip: 0; allowed: above 0 and finite"),
-    ("privacy", {"mechanism": "gausian"}, "privacy.mechanism: unknown mechanism 'gausian'; did you mean 'gaussian'?"),
-    ("task", {"model": "sofmax"}, "task.model: unknown model 'sofmax'; did you mean 'softmax'?"),
-    ("task", {"dataset": {"name": "mnits"}}, "task.dataset: unknown dataset 'mnits'; did you mean 'mnist'?"),
-    ("task", {"partition": {"kind": "dirichlet", "alhpa": 1.0}}, "task.partition.alhpa: unknown; did you mean 'alpha'?"),
-])
+@pytest.mark.parametrize(
+    ("section", "change", "message"),
+    [
+        ("federation", {"cohort": 9}, "federation.cohort: 9 of 8 clients; allowed: 1 to 8"),
+        ("federation", {"rounds": 0}, "federation.rounds: 0; allowed: 1 or more"),
+        ("federation", {"momentum": 1.0}, "federation.momentum: 1.0; allowed: 0 to below 1"),
+        ("federation", {"lr": {"initial": 0.0}}, "federation.lr: initial 0.0, decay inf; both must be positive"),
+        ("federation", {"local": {"steps": 5}}, "federation.local.steps: found 5; allowed: 1"),
+        (
+            "privacy",
+            {"epsilon": {"kind": "constant", "value": 0.0}},
+            "privacy.epsilon: ranges over 0; allowed: above 0 and finite",
+        ),
+        (
+            "privacy",
+            {"epsilon": {"kind": "uniform", "low": -1.0, "high": 1.0}},
+            "privacy.epsilon: ranges over -1 to 1; allowed: above 0 and finite",
+        ),
+        (
+            "privacy",
+            {"delta": {"kind": "constant", "value": 1.0}},
+            "privacy.delta: ranges over 1; allowed: [0, 1), and above 0 for gaussian noise",
+        ),
+        ("privacy", {"delta": None}, "privacy.delta: missing; mechanism 'gaussian' needs one"),
+        ("privacy", {"clip": {"laplace": 1.0}}, "privacy.clip: no bound for mechanism 'gaussian'; found laplace"),
+        ("privacy", {"clip": 0.0}, "privacy.clip: 0; allowed: above 0 and finite"),
+        (
+            "privacy",
+            {"mechanism": "gausian"},
+            "privacy.mechanism: unknown mechanism 'gausian'; did you mean 'gaussian'?",
+        ),
+        ("task", {"model": "sofmax"}, "task.model: unknown model 'sofmax'; did you mean 'softmax'?"),
+        ("task", {"dataset": {"name": "mnits"}}, "task.dataset: unknown dataset 'mnits'; did you mean 'mnist'?"),
+        (
+            "task",
+            {"partition": {"kind": "dirichlet", "alhpa": 1.0}},
+            "task.partition.alhpa: unknown; did you mean 'alpha'?",
+        ),
+    ],
+)
 def test_a_bad_value_is_refused_with_what_is_allowed(tmp_path, tiny, catalogue, section, change, message):
     tiny[section] |= change
     assert message in problems_of(tmp_path, tiny, catalogue)
@@ -114,18 +146,26 @@ def test_a_bad_value_is_refused_with_what_is_allowed(tmp_path, tiny, catalogue, 
 
 def test_a_misspelt_parameter_of_a_part_is_named_with_its_place_in_the_file(tmp_path, tiny, catalogue):
     tiny["algorithms"] = ["FedSGD", "DPSGD", {"use": "FedSGD", "as": "clipped", "with": {"clp": True}}, "WeiAgv"]
-    assert problems_of(tmp_path, tiny, catalogue) == ["algorithms[2].with.clp: unknown; did you mean 'clip'?",
-                                                      "algorithms[3].use: unknown algorithm 'WeiAgv'; did you mean 'WeiAvg'?"]
+    assert problems_of(tmp_path, tiny, catalogue) == [
+        "algorithms[2].with.clp: unknown; did you mean 'clip'?",
+        "algorithms[3].use: unknown algorithm 'WeiAgv'; did you mean 'WeiAvg'?",
+    ]
 
 
 def test_a_combination_from_yaml_alone_is_a_run_like_any_other(tmp_path, tiny, catalogue):
-    tiny["algorithms"] = [{"use": "compose", "as": "mine", "with": {"selector": "uniform", "aggregator": "epsilon_weighted"}},
-                          {"use": "compose", "as": "bad", "with": {"slector": "uniform", "aggregator": "maen"}}]
+    tiny["algorithms"] = [
+        {"use": "compose", "as": "mine", "with": {"selector": "uniform", "aggregator": "epsilon_weighted"}},
+        {"use": "compose", "as": "bad", "with": {"slector": "uniform", "aggregator": "maen"}},
+    ]
     assert problems_of(tmp_path, tiny, catalogue) == [
         "algorithms[1].with.slector: unknown; did you mean 'selector'?",
-        "algorithms[1].with.aggregator: unknown aggregator 'maen'; did you mean 'mean'?"]
+        "algorithms[1].with.aggregator: unknown aggregator 'maen'; did you mean 'mean'?",
+    ]
     tiny["algorithms"].pop()
     (run,) = planned(tmp_path, tiny, catalogue).runs.values()
-    assert run.config["algorithm"] == {"name": "compose", "selector": {"name": "uniform"},
-                                       "aggregator": {"name": "epsilon_weighted"},
-                                       "transform": {"name": "identity", "norm_local": False}}
+    assert run.config["algorithm"] == {
+        "name": "compose",
+        "selector": {"name": "uniform"},
+        "aggregator": {"name": "epsilon_weighted"},
+        "transform": {"name": "identity", "norm_local": False},
+    }

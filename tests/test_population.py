@@ -23,7 +23,13 @@ def test_every_kind_a_suite_may_name_is_there():
 
 @pytest.mark.parametrize(
     "distribution",
-    [Constant(2.0), Uniform(0.1, 3.0), Mixture((0.5, 8.0), (3.0, 1.0)), Normal(1.0, 2.0, 0.1, 5.0), Pareto(1.5, 0.2, 10.0)],
+    [
+        Constant(2.0),
+        Uniform(0.1, 3.0),
+        Mixture((0.5, 8.0), (3.0, 1.0)),
+        Normal(1.0, 2.0, 0.1, 5.0),
+        Pareto(1.5, 0.2, 10.0),
+    ],
 )
 def test_draws_are_float64_within_bounds_and_the_same_for_the_same_stream(distribution):
     drawn = distribution.draw(1000, rng())
@@ -108,7 +114,9 @@ def test_regression_labels_are_counted_by_tenths():
 
 
 def test_a_population_is_one_picture_and_one_table(tmp_path):
-    picture, table = write_population(task(3, [0, 2, 1, 1, 2]), np.array([0.5, 2.0]), np.array([1e-5, 0.0]), tmp_path / "new")
+    picture, table = write_population(
+        task(3, [0, 2, 1, 1, 2]), np.array([0.5, 2.0]), np.array([1e-5, 0.0]), tmp_path / "new"
+    )
     assert picture.read_bytes().startswith(b"\x89PNG")
     rows = list(csv.DictReader(table.open()))
     assert [row["n_examples"] for row in rows] == ["2", "3"]

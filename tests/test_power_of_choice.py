@@ -66,9 +66,15 @@ def test_clients_needed_to_fill_the_last_rounds_cannot_be_passed_over():
     assert sorted(must(np.array([3, 3, 3]), 3, 3, RNG(0)).tolist()) == [0, 1, 2]
 
 
-@pytest.mark.parametrize(("wrong", "message"), [
-    ({"candidates": 0}, "candidates: found 0"), ({"cap": 0.5}, "cap: found 0.5"), ({"probe_share": 0.0}, "probe_share: found 0.0"),
-    ({"loss_bound": -1.0}, "loss_bound: found -1.0")])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"candidates": 0}, "candidates: found 0"),
+        ({"cap": 0.5}, "cap: found 0.5"),
+        ({"probe_share": 0.0}, "probe_share: found 0.0"),
+        ({"loss_bound": -1.0}, "loss_bound: found -1.0"),
+    ],
+)
 def test_wrong_parameters_are_refused_by_name(wrong, message):
     with pytest.raises(DpflbenchError, match=message):
         power_of_choice(**wrong)

@@ -17,9 +17,13 @@ from dpflbench.execution.display import Lines, display, picture, summary
 from dpflbench.execution.progress import Progress, Snapshot, Tick, alive, bury, duration, is_alive, labels
 from dpflbench.execution.store import Cell, Manifest, Store, write_atomically
 
-CELLS = [Cell({"privacy.mechanism": {"name": "gaussian"}, "privacy.epsilon.high": 6}, "DPSGD", 0, "a"),
-         Cell({"privacy.mechanism": {"name": "laplace"}, "privacy.epsilon.high": 6}, "WeiAvg", 1, "b"),
-         Cell({}, "DMLDP", 0, None, "impossible"), Cell({}, "FedSGD", 2, "c"), Cell({}, "FedSGD again", 2, "c")]
+CELLS = [
+    Cell({"privacy.mechanism": {"name": "gaussian"}, "privacy.epsilon.high": 6}, "DPSGD", 0, "a"),
+    Cell({"privacy.mechanism": {"name": "laplace"}, "privacy.epsilon.high": 6}, "WeiAvg", 1, "b"),
+    Cell({}, "DMLDP", 0, None, "impossible"),
+    Cell({}, "FedSGD", 2, "c"),
+    Cell({}, "FedSGD again", 2, "c"),
+]
 MANIFEST = Manifest("suite", {}, CELLS)
 
 
@@ -60,7 +64,9 @@ def test_time_left_is_what_the_rounds_to_come_take_at_the_pace_so_far(progress):
     assert now.running[0]["utility"] == 40.0
     progress.finished(make_record("a", "DPSGD", 0, {}, 50.0))
     progress.finished(make_record("b", "WeiAvg", 1, {}, 50.0), reused=True)
-    assert progress.now().seconds_left == pytest.approx(10.0)  # 100 rounds in 10 seconds, 100 to come: what is reused counts for nothing
+    assert progress.now().seconds_left == pytest.approx(
+        10.0
+    )  # 100 rounds in 10 seconds, 100 to come: what is reused counts for nothing
     assert progress.now().finished == 2
     assert progress.now().running == []
 
@@ -82,8 +88,11 @@ def test_a_utility_is_shown_until_there_is_a_newer_one(progress):
 
 
 def test_runs_are_called_by_their_first_place_in_the_table():
-    assert labels(MANIFEST) == {"a": "DPSGD mechanism=gaussian high=6 seed 0", "b": "WeiAvg mechanism=laplace high=6 seed 1",
-                                "c": "FedSGD seed 2"}
+    assert labels(MANIFEST) == {
+        "a": "DPSGD mechanism=gaussian high=6 seed 0",
+        "b": "WeiAvg mechanism=laplace high=6 seed 1",
+        "c": "FedSGD seed 2",
+    }
 
 
 def test_counts_and_time_left_in_one_line():
@@ -92,8 +101,10 @@ def test_counts_and_time_left_in_one_line():
     assert summary(Snapshot("suite", "here", 1, total=2, counts={"done": 2}, seconds_left=0.0)) == "2 of 2 runs, 2 done"
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(None, "?"), (0.2, "0 s"), (59.4, "59 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"),
-                                               (7384, "2 h 03 min")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "?"), (0.2, "0 s"), (59.4, "59 s"), (60, "1 min 00 s"), (3599, "59 min 59 s"), (7384, "2 h 03 min")],
+)
 def test_durations_as_people_say_them(seconds, text):
     assert duration(seconds) == text
 
@@ -101,12 +112,17 @@ def test_durations_as_people_say_them(seconds, text):
 def test_a_log_has_a_line_a_run_and_a_sign_of_life_a_minute(monkeypatch):
     lines = []
     log = Lines(lines.append)
-    now = Snapshot("suite", "here", 1, total=3, counts={"done": 1}, running=[{"label": "DPSGD seed 0", "round": 7, "rounds": 100}])
+    now = Snapshot(
+        "suite", "here", 1, total=3, counts={"done": 1}, running=[{"label": "DPSGD seed 0", "round": 7, "rounds": 100}]
+    )
     record = make_record("a", "DPSGD", 0, {}, 71.234)
     log.finished(now, record, "DPSGD seed 0", False)
     log.finished(now, make_record("b", "WeiAvg", 0, {}, 0.0, status="failed", reason="no luck"), "WeiAvg seed 0", False)
     log.poll(lambda: now)
-    assert lines == ["[1/3] a DPSGD seed 0: done accuracy 71.23% (1 s)", "[1/3] b WeiAvg seed 0: failed (1 s) – no luck"]
+    assert lines == [
+        "[1/3] a DPSGD seed 0: done accuracy 71.23% (1 s)",
+        "[1/3] b WeiAvg seed 0: failed (1 s) – no luck",
+    ]
     monkeypatch.setattr(displays, "HEARTBEAT", 0.0)
     log.poll(lambda: now)
     assert lines[2] == "1 of 3 runs, 1 done; running: DPSGD seed 0 round 7/100"
@@ -130,7 +146,15 @@ def test_the_picture_has_a_line_a_running_run_and_a_bar(progress):
     out = io.StringIO()
     Console(file=out, width=140).print(picture(progress.now(), printable))
     shown = out.getvalue()
-    for text in ("DPSGD mechanism=gaussian high=6 seed 0", "25/100", "61.50", "2.5", "pid 7", "1 of 3 runs, 1 reused", "1 min 10 s left"):
+    for text in (
+        "DPSGD mechanism=gaussian high=6 seed 0",
+        "25/100",
+        "61.50",
+        "2.5",
+        "pid 7",
+        "1 of 3 runs, 1 reused",
+        "1 min 10 s left",
+    ):
         assert text in shown
 
 

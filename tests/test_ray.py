@@ -14,8 +14,10 @@ from dpflbench.execution.stopping import Stop
 from dpflbench.execution.store import Store
 
 pytestmark = pytest.mark.ray
-cluster_wanted = pytest.mark.skipif(os.environ.get("DPFLBENCH_TEST_RAY") != "1",
-                                    reason="starts a Ray cluster, which takes a minute: set DPFLBENCH_TEST_RAY=1 or use make test-ray")
+cluster_wanted = pytest.mark.skipif(
+    os.environ.get("DPFLBENCH_TEST_RAY") != "1",
+    reason="starts a Ray cluster, which takes a minute: set DPFLBENCH_TEST_RAY=1 or use make test-ray",
+)
 NODE = {"num_cpus": 1, "object_store_memory": 100_000_000}
 
 
@@ -113,5 +115,7 @@ def test_ray_s_client_protocol_and_a_missing_cluster_are_refused_in_one_line():
         def init(**_):
             raise ConnectionError("Could not find any running Ray instance.\nlong advice")
 
-    with pytest.raises(DpflbenchError, match=r"--address auto: no Ray cluster to join .ConnectionError: Could not find any running Ray"):
+    with pytest.raises(
+        DpflbenchError, match=r"--address auto: no Ray cluster to join .ConnectionError: Could not find any running Ray"
+    ):
         connect(NoCluster, "auto")

@@ -9,10 +9,21 @@ from dpflbench.records import ACCURACY, Record, RecordError, content_digest, dum
 
 
 def example(**changes) -> Record:
-    values = {"id": "abc", "status": "done", "reason": "", "config": {"seed": 1, "lr": {"decay": float("inf")}}, "algorithm": "X",
-              "private": True, "metric": ACCURACY, "rounds": {"round": np.arange(3)}, "final": {"utility_global": 85.25},
-              "clients": {"epsilon": np.array([0.5, np.inf])}, "events": {"kind": np.zeros(4, dtype=np.int8)},
-              "notes": [{"round": 0, "uses": np.array([1, 2])}], "measured": {"seconds": 1.5}} | changes
+    values = {
+        "id": "abc",
+        "status": "done",
+        "reason": "",
+        "config": {"seed": 1, "lr": {"decay": float("inf")}},
+        "algorithm": "X",
+        "private": True,
+        "metric": ACCURACY,
+        "rounds": {"round": np.arange(3)},
+        "final": {"utility_global": 85.25},
+        "clients": {"epsilon": np.array([0.5, np.inf])},
+        "events": {"kind": np.zeros(4, dtype=np.int8)},
+        "notes": [{"round": 0, "uses": np.array([1, 2])}],
+        "measured": {"seconds": 1.5},
+    } | changes
     return Record(**values)
 
 
@@ -27,8 +38,13 @@ def test_a_record_survives_the_way_to_disk_and_back():
 
 def test_the_digest_covers_everything_but_what_was_measured():
     assert example(measured={"seconds": 99.0}).digest == example().digest
-    for change in ({"final": {"utility_global": 85.26}}, {"clients": {"epsilon": np.array([0.5, 3.0])}}, {"status": "failed"},
-                   {"config": {"seed": 2}}, {"notes": []}):
+    for change in (
+        {"final": {"utility_global": 85.26}},
+        {"clients": {"epsilon": np.array([0.5, 3.0])}},
+        {"status": "failed"},
+        {"config": {"seed": 2}},
+        {"notes": []},
+    ):
         assert example(**change).digest != example().digest
 
 
@@ -40,17 +56,20 @@ def edited(**changes) -> str:
     return json.dumps(json.loads(dumps(example())) | changes)
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    (dumps(example())[:200], "truncated or not JSON"),
-    ("[]", "not a dpflbench record"),
-    (edited(schema=99), "schema 99, this version reads 1"),
-    (edited(status="fine"), "status 'fine'; allowed: done"),
-    (edited(algorithm="Y"), "does not match its digest"),
-    (edited(clients={"epsilon": {"array": "<f8", "shape": [1000000000], "zlib": "eJw="}}), "damaged"),
-    (edited(clients={"epsilon": {"array": "|O", "shape": [1], "zlib": "eJw="}}), "array type '|O'"),
-    (edited(clients={"epsilon": {"array": "<f8", "shape": [2], "zlib": "!!"}}), "damaged"),
-    (edited(metric="accuracy"), "damaged"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (dumps(example())[:200], "truncated or not JSON"),
+        ("[]", "not a dpflbench record"),
+        (edited(schema=99), "schema 99, this version reads 1"),
+        (edited(status="fine"), "status 'fine'; allowed: done"),
+        (edited(algorithm="Y"), "does not match its digest"),
+        (edited(clients={"epsilon": {"array": "<f8", "shape": [1000000000], "zlib": "eJw="}}), "damaged"),
+        (edited(clients={"epsilon": {"array": "|O", "shape": [1], "zlib": "eJw="}}), "array type '|O'"),
+        (edited(clients={"epsilon": {"array": "<f8", "shape": [2], "zlib": "!!"}}), "damaged"),
+        (edited(metric="accuracy"), "damaged"),
+    ],
+)
 def test_a_record_that_is_not_whole_is_refused_by_name(text, message):
     with pytest.raises(RecordError, match=message.replace("|", r"\|")) as caught:
         loads(text, "r.json")

@@ -18,12 +18,20 @@ from dpflbench.report.styles import KNOWN, MARKERS, styles
 from dpflbench.report.svg import chart_svg, ticks, y_ranges
 from dpflbench.report.view import view
 
-AXES = {"privacy.mechanism": ["gaussian", "laplace"], "privacy.epsilon.high": [1, 6], "task.partition.alpha": [0.5, 3.0]}
+AXES = {
+    "privacy.mechanism": ["gaussian", "laplace"],
+    "privacy.epsilon.high": [1, 6],
+    "task.partition.alpha": [0.5, 3.0],
+}
 ALGORITHMS = ("FedSGD", "DPSGD", "DMLDP", "WeiAvg", "DPFL-BCS")
 
 
 def climbing(algorithm, seed, where):
-    return {"FedSGD": 92, "DPSGD": 74, "WeiAvg": 84, "DPFL-BCS": 86}.get(algorithm, 60) + where.get("privacy.epsilon.high", 0) + seed
+    return (
+        {"FedSGD": 92, "DPSGD": 74, "WeiAvg": 84, "DPFL-BCS": 86}.get(algorithm, 60)
+        + where.get("privacy.epsilon.high", 0)
+        + seed
+    )
 
 
 def test_utility_by_round_has_mean_and_one_standard_deviation():
@@ -120,7 +128,9 @@ def test_errors_of_different_orders_get_a_logarithmic_axis():
     def utility(algorithm, seed, where):
         return {"DPSGD": 2.0e4, "WeiAvg": 20.0, "PFA": 19.0, "DPFL-BCS": 18.0}[algorithm]
 
-    chart = rounds_chart(view(make_results(("DPSGD", "WeiAvg", "PFA", "DPFL-BCS"), seeds=1, utility=utility, metric=MSE)))
+    chart = rounds_chart(
+        view(make_results(("DPSGD", "WeiAvg", "PFA", "DPFL-BCS"), seeds=1, utility=utility, metric=MSE))
+    )
     assert chart.panels[0].y_log
     assert chart.panels[0].y_label == "mse ↓"
     assert "<svg" in chart_svg(chart, ["DPSGD"])
@@ -182,13 +192,28 @@ def test_panels_with_the_same_label_share_their_range():
 def test_results_with_everything_have_every_chart():
     notes = [{"heterogeneity": np.arange(12.0)}]
     charts = all_charts(view(make_results(ALGORITHMS, seeds=2, notes=notes, axes=AXES)))
-    assert [c.key for c in charts] == ["rounds", "by-privacy.epsilon.high", "by-task.partition.alpha", "winners", "ranks", "who-pays",
-                                       "who-takes-part", "participations", "selection", "time"]
+    assert [c.key for c in charts] == [
+        "rounds",
+        "by-privacy.epsilon.high",
+        "by-task.partition.alpha",
+        "winners",
+        "ranks",
+        "who-pays",
+        "who-takes-part",
+        "participations",
+        "selection",
+        "time",
+    ]
 
 
 def test_each_kind_of_panel_is_drawn_as_png_and_pdf_here_or_in_a_second_process(tmp_path, monkeypatch):
-    v = view(make_results(("FedSGD", "DPSGD", "WeiAvg", "DPFL-BCS"), seeds=1,
-                          axes={"privacy.epsilon.high": [1, 6], "task.partition.alpha": [0.5, 3.0]}))
+    v = view(
+        make_results(
+            ("FedSGD", "DPSGD", "WeiAvg", "DPFL-BCS"),
+            seeds=1,
+            axes={"privacy.epsilon.high": [1, 6], "task.partition.alpha": [0.5, 3.0]},
+        )
+    )
     charts = [winner_chart(v), rank_chart(v), time_chart(v)]
     assert [type(c.panels[0]) for c in charts] == [Grid, Rows, Plane]
     files = {}

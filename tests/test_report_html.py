@@ -17,9 +17,16 @@ from dpflbench.report.html import html_report
 from dpflbench.report.view import view
 from dpflbench.report.write import Report, write_report
 
-HOSTILE = ("</title></script><script>window.hacked=1</script><img src=x onerror=window.hacked=2>\"' onmouseover=window.hacked=3 "
-           "${7*7}{{7*7}}")
-AXES = {"privacy.mechanism": ["gaussian", "laplace"], "privacy.epsilon.high": [1, 6], "task.partition.alpha": [0.5, 3.0]}
+HOSTILE = (
+    "</title></script><script>window.hacked=1</script><img src=x onerror=window.hacked=2>\"' "
+    "onmouseover=window.hacked=3 "
+    "${7*7}{{7*7}}"
+)
+AXES = {
+    "privacy.mechanism": ["gaussian", "laplace"],
+    "privacy.epsilon.high": [1, 6],
+    "task.partition.alpha": [0.5, 3.0],
+}
 ALGORITHMS = ("FedSGD", "DPSGD", "DMLDP", "WeiAvg", "DPFL-BCS")
 
 
@@ -38,7 +45,11 @@ def hostile_results() -> Results:
         record.measured["versions"] = {HOSTILE: HOSTILE}
         record.measured["device"] = HOSTILE
     cells = [*results.manifest.cells, Cell({"privacy.mechanism": HOSTILE}, "WeiAvg", 0, None, HOSTILE)]
-    return Results(Manifest(HOSTILE, {**results.manifest.suite, "description": HOSTILE, HOSTILE: HOSTILE}, cells), records, (HOSTILE,))
+    return Results(
+        Manifest(HOSTILE, {**results.manifest.suite, "description": HOSTILE, HOSTILE: HOSTILE}, cells),
+        records,
+        (HOSTILE,),
+    )
 
 
 def page_of(results: Results) -> str:
@@ -61,7 +72,12 @@ class Tags(HTMLParser):
 def test_the_page_needs_nothing_from_outside():
     page = page_of(whole_results())
     tags = Tags(page).found
-    addresses = [v for _, attrs in tags for k, v in attrs.items() if k in ("src", "href", "xlink:href", "action", "data", "srcset")]
+    addresses = [
+        v
+        for _, attrs in tags
+        for k, v in attrs.items()
+        if k in ("src", "href", "xlink:href", "action", "data", "srcset")
+    ]
     assert [a for a in addresses if not a.startswith("#") and a != "data:,"] == []
     assert re.findall(r"https?://|url\(|@import", page) == []
 
@@ -123,8 +139,10 @@ def page(tmp_path_factory) -> Path:
 
 
 def column(browser: Browser, table: str, index: int) -> list[str]:
-    return browser.run(f"return [...document.querySelectorAll('#{table} tbody tr')].filter(r => !r.hidden)"
-                       f".map(r => r.cells[{index}].textContent.trim())")
+    return browser.run(
+        f"return [...document.querySelectorAll('#{table} tbody tr')].filter(r => !r.hidden)"
+        f".map(r => r.cells[{index}].textContent.trim())"
+    )
 
 
 def test_the_browser_reports_no_error_and_asks_for_nothing_but_the_page(browser, page):
@@ -144,7 +162,10 @@ def test_a_click_on_a_heading_sorts_and_a_second_one_turns_it_round(browser, pag
     browser.click("#utility th:nth-child(2) button")
     falling = column(browser, "utility", 1)
     assert [t.split(" ")[0] for t in falling] == ["92.10", "86.10", "84.10", "74.10", "impossible"]
-    assert browser.run("return document.querySelector('#utility th:nth-child(2)').getAttribute('aria-sort')") == "descending"
+    assert (
+        browser.run("return document.querySelector('#utility th:nth-child(2)').getAttribute('aria-sort')")
+        == "descending"
+    )
     browser.click("#utility th:nth-child(1) button")
     assert column(browser, "utility", 0)[0] == "DMLDP"
 
@@ -155,7 +176,10 @@ def test_words_in_the_filter_leave_the_rows_that_have_them_all(browser, page):
     browser.type("input[data-for='records']", "bcs laplace")
     assert set(column(browser, "records", 3)) == {"DPFL-BCS"}
     assert len(column(browser, "records", 3)) == 4 * 3
-    assert browser.run("return document.querySelector(\"output[data-count='records']\").textContent") == f"12 of {everything}"
+    assert (
+        browser.run("return document.querySelector(\"output[data-count='records']\").textContent")
+        == f"12 of {everything}"
+    )
     browser.type("input[data-for='records']", " ")
     assert len(column(browser, "records", 3)) == everything
 
@@ -163,7 +187,9 @@ def test_words_in_the_filter_leave_the_rows_that_have_them_all(browser, page):
 def test_hovering_a_figure_shows_the_values_under_it(browser, page):
     browser.open(page)
     browser.hover("#fig-rounds .h:last-child")
-    shown = browser.run("return document.getElementById('tip').hidden ? '' : document.getElementById('tip').textContent")
+    shown = browser.run(
+        "return document.getElementById('tip').hidden ? '' : document.getElementById('tip').textContent"
+    )
     assert shown.startswith("round 20\nFedSGD: 92.10\nDPSGD: 74.10")
     browser.hover("#fig-who-pays .m")
     assert "third" in browser.run("return document.getElementById('tip').textContent")
@@ -202,7 +228,9 @@ def test_on_a_phone_nothing_sticks_out_sideways(browser, page):
 def test_the_page_looks_right_to_whoever_keeps_its_pictures(browser, page):
     browser.devtools("Emulation.setDeviceMetricsOverride", width=1280, height=9000, deviceScaleFactor=1, mobile=False)
     browser.open(page)
-    wide = browser.run("return [...document.querySelectorAll('.card, .panels svg')].every(e => e.getBoundingClientRect().width > 100)")
+    wide = browser.run(
+        "return [...document.querySelectorAll('.card, .panels svg')].every(e => e.getBoundingClientRect().width > 100)"
+    )
     _keep(browser, "light")
     browser.click("#theme")
     _keep(browser, "dark")
@@ -225,8 +253,10 @@ def test_an_anchor_opens_the_page_at_its_table(browser, page):
 def test_the_page_prints_whole(browser, page):
     browser.open(page)
     assert browser.call("/print", {"background": True})[:6] == "JVBERi"  # base64 of %PDF-
-    styles = ("return [getComputedStyle(document.querySelector('#records .scroll')).maxHeight, "
-              "getComputedStyle(document.querySelector('nav')).display]")
+    styles = (
+        "return [getComputedStyle(document.querySelector('#records .scroll')).maxHeight, "
+        "getComputedStyle(document.querySelector('nav')).display]"
+    )
     on_screen = browser.run(styles)
     browser.devtools("Emulation.setEmulatedMedia", media="print")
     on_paper = browser.run(styles)
@@ -250,8 +280,10 @@ def test_a_hostile_name_is_shown_and_does_not_run(browser, tmp_path):
 
 def test_the_policy_of_the_page_stops_a_script_that_got_in_anyhow(browser, page):
     browser.open(page)
-    browser.run("const s = document.createElement('script'); s.textContent = 'window.hacked = 1'; document.body.append(s);"
-                "const i = new Image(); i.src = 'http://127.0.0.1:9/x.png'; document.body.append(i)")
+    browser.run(
+        "const s = document.createElement('script'); s.textContent = 'window.hacked = 1'; document.body.append(s);"
+        "const i = new Image(); i.src = 'http://127.0.0.1:9/x.png'; document.body.append(i)"
+    )
     assert browser.run("return window.hacked === undefined")
     assert any("Content Security Policy" in entry["message"] for entry in browser.logs("browser"))
 

@@ -27,15 +27,36 @@ def test_a_table_has_the_rules_of_booktabs_and_one_cell_a_column():
 
 def test_levels_that_repeat_are_set_once():
     text = as_latex(utility_tables(view(make_results(axes=AXES)))[0])
-    assert r" & \multicolumn{2}{c}{gaussian} & \multicolumn{2}{c}{laplace} \\\cmidrule(lr){2-3}\cmidrule(lr){4-5}" in text
-    assert r"algorithm & $\varepsilon$ max 1 & $\varepsilon$ max 6 & $\varepsilon$ max 1 & $\varepsilon$ max 6 \\" in text
+    assert (
+        r" & \multicolumn{2}{c}{gaussian} & \multicolumn{2}{c}{laplace} \\\cmidrule(lr){2-3}\cmidrule(lr){4-5}" in text
+    )
+    assert (
+        r"algorithm & $\varepsilon$ max 1 & $\varepsilon$ max 6 & $\varepsilon$ max 1 & $\varepsilon$ max 6 \\" in text
+    )
 
 
 def test_hostile_text_is_no_command():
-    table = Table("k", HOSTILE, (HOSTILE, "b"), ((Entry(HOSTILE), Entry("1", mark=HOSTILE)),), caption=HOSTILE, notes=(HOSTILE,))
+    table = Table(
+        "k", HOSTILE, (HOSTILE, "b"), ((Entry(HOSTILE), Entry("1", mark=HOSTILE)),), caption=HOSTILE, notes=(HOSTILE,)
+    )
     commands = set(re.findall(r"\\[a-zA-Z]+", as_latex(table)))
-    assert commands <= {r"\begin", r"\end", r"\centering", r"\small", r"\caption", r"\label", r"\toprule", r"\midrule", r"\bottomrule",
-                        r"\textbackslash", r"\textasciitilde", r"\textasciicircum", r"\par", r"\footnotesize", r"\textsuperscript"}
+    assert commands <= {
+        r"\begin",
+        r"\end",
+        r"\centering",
+        r"\small",
+        r"\caption",
+        r"\label",
+        r"\toprule",
+        r"\midrule",
+        r"\bottomrule",
+        r"\textbackslash",
+        r"\textasciitilde",
+        r"\textasciicircum",
+        r"\par",
+        r"\footnotesize",
+        r"\textsuperscript",
+    }
     assert as_latex(table).count(r"\end{tabular}") == 1
 
 
@@ -64,7 +85,9 @@ def test_parquet_gives_back_what_the_records_hold(tmp_path):
     assert (cells["status"] == "impossible").sum() == 4
     assert cells["privacy.epsilon.high"].tolist()[:4] == [1, 1, 1, 1]
     done = cells[cells["status"] == "done"]
-    assert done["utility_global"].tolist() == pytest.approx([results.records[r].final["utility_global"] for r in done["run"]])
+    assert done["utility_global"].tolist() == pytest.approx(
+        [results.records[r].final["utility_global"] for r in done["run"]]
+    )
     assert len(clients) == 12 * len(done)
     first = results.records[clients["run"].iloc[0]]
     assert clients["uses"].tolist()[:12] == first.clients["uses"].tolist()

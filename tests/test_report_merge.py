@@ -90,7 +90,10 @@ def test_what_follows_from_an_axis_is_no_difference():
         suite = put(SUITE, "privacy.clip", {"gaussian": 1.0, "laplace": 2.0})
         results = make_results(("WeiAvg",), seeds=1, axes={"privacy.mechanism": [mechanism]}, suite=suite)
         for record in results.records.values():
-            record.config["privacy"] = {**record.config["privacy"], "clip": {"gaussian": 1.0, "laplace": 2.0}[mechanism]}
+            record.config["privacy"] = {
+                **record.config["privacy"],
+                "clip": {"gaussian": 1.0, "laplace": 2.0}[mechanism],
+            }
         return results
 
     assert len(view(merge(folders(half("gaussian"), half("laplace")))).settings) == 2
@@ -144,8 +147,13 @@ def test_the_command_writes_a_report_and_names_its_page(tmp_path):
 def test_the_command_merges_folders_or_says_what_differs(tmp_path):
     keep(tmp_path / "a", make_results(seeds=1, axes={"privacy.epsilon.high": [1]}))
     keep(tmp_path / "b", make_results(seeds=1, axes={"privacy.epsilon.high": [6]}))
-    keep(tmp_path / "c", make_results(seeds=1, suite=put(SUITE, "federation.cohort", 4), axes={"privacy.epsilon.high": [6]}))
-    merged = CliRunner().invoke(app, ["report", *(str(tmp_path / n) for n in "ab"), "-o", str(tmp_path / "out"), "-f", "csv", "-q"])
+    keep(
+        tmp_path / "c",
+        make_results(seeds=1, suite=put(SUITE, "federation.cohort", 4), axes={"privacy.epsilon.high": [6]}),
+    )
+    merged = CliRunner().invoke(
+        app, ["report", *(str(tmp_path / n) for n in "ab"), "-o", str(tmp_path / "out"), "-f", "csv", "-q"]
+    )
     assert merged.exit_code == 0, merged.output
     assert len((tmp_path / "out" / "summary.csv").read_text().splitlines()) == 1 + 2 * 4
     refusal = CliRunner().invoke(app, ["report", *(str(tmp_path / n) for n in "ac"), "-o", str(tmp_path / "out")])
@@ -161,10 +169,19 @@ def test_the_command_refuses_what_is_no_results_folder_or_format(tmp_path):
 
 
 def test_a_thousand_records_take_under_ten_seconds(tmp_path):
-    results = make_results(("FedSGD", "DPSGD", "WeiAvg", "PFA", "PRIVATEFL", "DPFL-BCS", "PRIVATEFL-BCS"), seeds=21, n_clients=100,
-                           axes={"privacy.epsilon.high": [1, 2, 4, 6], "task.partition.alpha": [0.5, 3.0]})
+    results = make_results(
+        ("FedSGD", "DPSGD", "WeiAvg", "PFA", "PRIVATEFL", "DPFL-BCS", "PRIVATEFL-BCS"),
+        seeds=21,
+        n_clients=100,
+        axes={"privacy.epsilon.high": [1, 2, 4, 6], "task.partition.alpha": [0.5, 3.0]},
+    )
     assert len(results.records) == 2 * 21 + 8 * 6 * 21 == 1050
-    events = {"client": np.arange(4000) % 100, "round": np.repeat(np.arange(200), 20), "scale": np.ones(4000), "cost": np.ones((4000, 1))}
+    events = {
+        "client": np.arange(4000) % 100,
+        "round": np.repeat(np.arange(200), 20),
+        "scale": np.ones(4000),
+        "cost": np.ones((4000, 1)),
+    }
     store = Store(tmp_path)
     store.write_manifest(results.manifest)
     (tmp_path / "records").mkdir()
@@ -177,4 +194,6 @@ def test_a_thousand_records_take_under_ten_seconds(tmp_path):
     helper = after.ru_utime + after.ru_stime - theirs.ru_utime - theirs.ru_stime
     assert answer.exit_code == 0, answer.output
     # processor time, so that a busy machine does not fail the test; the two processes work side by side
-    assert max(own, helper) < 10, f"{own:.1f} s here and {helper:.1f} s beside it, {time.perf_counter() - begun:.1f} s on the clock"
+    assert max(own, helper) < 10, (
+        f"{own:.1f} s here and {helper:.1f} s beside it, {time.perf_counter() - begun:.1f} s on the clock"
+    )

@@ -20,8 +20,16 @@ def as_claimed(algorithm, seed, where):
     high, alpha = where.get("privacy.epsilon.high", 3), where.get("task.partition.alpha", 3.0)
     skew = 5.0 if alpha < 1 else 0.0
     gain = high / 2 if algorithm in ("DPFL-BCS", "WeiAvg", "PFA") else 0.0
-    level = {"FedSGD": 92.0, "DPSGD": 40.0, "DMLDP": 35.0, "WeiAvg": 60.0, "PFA": 55.0, "PRIVATEFL": 41.0, "DPFL-BCS": 75.0,
-             "PRIVATEFL-BCS": 70.0}[algorithm]
+    level = {
+        "FedSGD": 92.0,
+        "DPSGD": 40.0,
+        "DMLDP": 35.0,
+        "WeiAvg": 60.0,
+        "PFA": 55.0,
+        "PRIVATEFL": 41.0,
+        "DPFL-BCS": 75.0,
+        "PRIVATEFL-BCS": 70.0,
+    }[algorithm]
     if algorithm in ("WeiAvg", "PFA") and alpha < 1:
         level -= 24.0
     if laplace:
@@ -37,11 +45,16 @@ def test_the_printed_tables_are_complete_and_spot_checks_agree():
     paper = printed()
     assert len(paper["claims"]) == 8
     assert {m: {a: len(v) for a, v in rows.items()} for m, rows in paper["table1"].items()} == {
-        m: {"PRIVATEFL": 5, "PRIVATEFL-BCS": 5} for m in ("gaussian", "laplace")}
+        m: {"PRIVATEFL": 5, "PRIVATEFL-BCS": 5} for m in ("gaussian", "laplace")
+    }
     assert paper["table1"]["gaussian"]["PRIVATEFL-BCS"]["mnist"] == [91.84, 0.53]
     assert paper["table1"]["laplace"]["PRIVATEFL"]["femnist"] == [5.08, 0.47]
-    assert paper["table2"]["fashion_mnist"]["laplace"] == {"rho_min": 0.962, "gamma": 144.688, "smoothness": 406.756,
-                                                           "strong_convexity": 200.645}
+    assert paper["table2"]["fashion_mnist"]["laplace"] == {
+        "rho_min": 0.962,
+        "gamma": 144.688,
+        "smoothness": 406.756,
+        "strong_convexity": 200.645,
+    }
     assert len(paper["table2"]) == 5
 
 
@@ -55,12 +68,15 @@ def test_table_1_stands_beside_ours():
     assert [t.key for t in tables] == ["paper-table1", "claims"]
     assert [[e.text for e in row[1:]] for row in tables[0].rows] == [
         ["PRIVATEFL", "accuracy (%) ↑", "22.95 ± 0.77", "78.05 ± 0.07", "+55.10"],
-        ["PRIVATEFL-BCS", "accuracy (%) ↑", "91.84 ± 0.53", "85.05 ± 0.07", "−6.79"]]
+        ["PRIVATEFL-BCS", "accuracy (%) ↑", "91.84 ± 0.53", "85.05 ± 0.07", "−6.79"],
+    ]
     assert "Differs from the paper: task.model: softmax, the paper has mnist_cnn." in tables[0].notes
 
 
 def test_printed_values_stand_only_beside_the_heterogeneity_they_are_for():
-    results = make_results(("PRIVATEFL",), seeds=1, axes={"task.partition.alpha": [0.5, 3.0]}, report={"paper": "table1"})
+    results = make_results(
+        ("PRIVATEFL",), seeds=1, axes={"task.partition.alpha": [0.5, 3.0]}, report={"paper": "table1"}
+    )
     assert [row[0].text for row in table_1(view(results)).rows] == ["alpha 3"]
 
 
@@ -95,11 +111,15 @@ def test_each_claim_falls_when_its_own_results_turn_round():
         def utility(algorithm, seed, where):
             value = as_claimed(algorithm, seed, where)
             laplace = where["privacy.mechanism"] == "laplace"
-            change = {1: 30.0 if algorithm == "WeiAvg" else 0, 2: 20.0 if laplace and algorithm != "FedSGD" else 0,
-                      3: -60.0 if algorithm == "PFA" else 0, 4: 20.0 if algorithm == "PRIVATEFL" and laplace else 0,
-                      5: -50.0 if algorithm == "PRIVATEFL-BCS" else 0,
-                      6: 3.0 * where["privacy.epsilon.high"] if algorithm == "DPSGD" else 0,
-                      7: 12.0 if where["task.partition.alpha"] < 1 else 0}
+            change = {
+                1: 30.0 if algorithm == "WeiAvg" else 0,
+                2: 20.0 if laplace and algorithm != "FedSGD" else 0,
+                3: -60.0 if algorithm == "PFA" else 0,
+                4: 20.0 if algorithm == "PRIVATEFL" and laplace else 0,
+                5: -50.0 if algorithm == "PRIVATEFL-BCS" else 0,
+                6: 3.0 * where["privacy.epsilon.high"] if algorithm == "DPSGD" else 0,
+                7: 12.0 if where["task.partition.alpha"] < 1 else 0,
+            }
             return value + change[which]
 
         return verdicts(algorithms=ALGORITHMS, seeds=3, axes=BOTH, utility=utility)
@@ -132,6 +152,7 @@ def test_the_evidence_says_what_broke_a_claim_and_how_surely():
         return {"DPSGD": 70.0, "WeiAvg": 80.0, "DPFL-BCS": 79.0}[algorithm] + seed / 10
 
     claim = claims(view(make_results(("DPSGD", "WeiAvg", "DPFL-BCS"), seeds=3, utility=utility)))[0]
-    assert claim.evidence.startswith("1 of 2 comparisons go the claimed way (2 with an interval off zero): "
-                                     "DPFL-BCS against WeiAvg, all: −1.00")
+    assert claim.evidence.startswith(
+        "1 of 2 comparisons go the claimed way (2 with an interval off zero): DPFL-BCS against WeiAvg, all: −1.00"
+    )
     assert "9 of the ten panels" in claim.evidence

@@ -31,7 +31,8 @@ def test_five_seeds_cannot_go_below_a_sixteenth():
 
 
 def test_one_of_four_against_the_rest_by_hand():
-    # |sums| over signs of (1, 2, 3, -1): the observed 5 is reached by 7, 5 (twice) of the 8 patterns up to a common sign
+    # |sums| over signs of (1, 2, 3, -1): the observed 5 is reached by 7, 5 (twice) of the 8 patterns up to a common
+    # sign
     assert paired_p([1, 2, 3, -1]) == 3 / 8
 
 

@@ -94,7 +94,13 @@ def test_columns_follow_the_suite_and_other_axes_become_tables():
     v = view(make_results(axes=axes, report={"columns": ["privacy.mechanism", "privacy.epsilon.high"]}))
     tables = utility_tables(v)
     assert [t.key for t in tables] == ["utility", "utility-2"]
-    assert tables[0].header == ("algorithm", "gaussian\nε max 1", "gaussian\nε max 6", "laplace\nε max 1", "laplace\nε max 6")
+    assert tables[0].header == (
+        "algorithm",
+        "gaussian\nε max 1",
+        "gaussian\nε max 6",
+        "laplace\nε max 1",
+        "laplace\nε max 6",
+    )
     assert "alpha 0.5" in tables[0].title
     assert "alpha 3" in tables[1].title
 
@@ -107,7 +113,9 @@ def test_without_columns_all_axes_are_columns():
 def test_levels_of_the_header_stand_in_the_order_the_suite_names_them():
     axes = {"task.partition.alpha": [3.0, 0.5], **MECHANISMS}
     results = make_results(axes=axes)
-    forgetful = [Cell(dict(sorted(c.coordinates.items())), c.algorithm, c.seed, c.run, c.reason) for c in results.manifest.cells]
+    forgetful = [
+        Cell(dict(sorted(c.coordinates.items())), c.algorithm, c.seed, c.run, c.reason) for c in results.manifest.cells
+    ]
     sorted_by_json = Results(Manifest("s", results.manifest.suite, forgetful), results.records)
     heads = ("algorithm", "alpha 3\ngaussian", "alpha 3\nlaplace", "alpha 0.5\ngaussian", "alpha 0.5\nlaplace")
     assert utility_tables(view(sorted_by_json))[0].header == heads
@@ -174,14 +182,20 @@ def test_a_diverged_seed_is_shown_counted_and_keeps_its_algorithm_out_of_the_ran
 
 
 def test_disqualified_failed_and_missing_runs_are_three_different_things():
-    results = replace_record(make_results(seeds=3), "WeiAvg", 0, status="disqualified", reason="client 4 spent 1.2 of 1.0")
+    results = replace_record(
+        make_results(seeds=3), "WeiAvg", 0, status="disqualified", reason="client 4 spent 1.2 of 1.0"
+    )
     results = replace_record(results, "WeiAvg", 1, status="failed", reason="ValueError: shape")
     gone = next(c.run for c in results.manifest.cells if c.algorithm == "WeiAvg" and c.seed == 2)
-    results = Results(results.manifest, {k: r for k, r in results.records.items() if k != gone}, ("records/x.json: truncated",))
+    results = Results(
+        results.manifest, {k: r for k, r in results.records.items() if k != gone}, ("records/x.json: truncated",)
+    )
     table = gap_table(view(results))
     assert [(row[0].text, row[2].text, row[3].text, row[4].text) for row in table.rows] == [
-        ("WeiAvg", "0", "disqualified", "client 4 spent 1.2 of 1.0"), ("WeiAvg", "1", "failed", "ValueError: shape"),
-        ("WeiAvg", "2", "not run", "there is no record yet")]
+        ("WeiAvg", "0", "disqualified", "client 4 spent 1.2 of 1.0"),
+        ("WeiAvg", "1", "failed", "ValueError: shape"),
+        ("WeiAvg", "2", "not run", "there is no record yet"),
+    ]
     assert table.notes == ("unreadable record: records/x.json: truncated",)
     assert "disqualified / failed / not run" in summary_table(results)
 
@@ -190,7 +204,9 @@ def test_an_unreadable_record_is_not_a_run_still_to_come():
     results = make_results(("WeiAvg",), seeds=1)
     (run,) = results.records
     v = view(Results(results.manifest, {}, (f"somewhere/records/{run}.json: truncated",)))
-    assert [(row[3].text, row[4].text) for row in gap_table(v).rows] == [("unreadable", f"somewhere/records/{run}.json: truncated")]
+    assert [(row[3].text, row[4].text) for row in gap_table(v).rows] == [
+        ("unreadable", f"somewhere/records/{run}.json: truncated")
+    ]
 
 
 def test_a_complete_suite_has_no_gap_table():
@@ -266,8 +282,13 @@ def test_the_winner_sentence_counts_columns_and_gives_its_footing():
 
 
 def test_the_winner_sentence_does_not_average_accuracies_and_errors():
-    one, two = make_results(axes={"task.dataset.name": ["mnist"]}), make_results(axes={"task.dataset.name": ["lending_club"]}, metric=MSE)
-    both = Results(Manifest("both", one.manifest.suite, (*one.manifest.cells, *two.manifest.cells)), {**one.records, **two.records})
+    one, two = (
+        make_results(axes={"task.dataset.name": ["mnist"]}),
+        make_results(axes={"task.dataset.name": ["lending_club"]}, metric=MSE),
+    )
+    both = Results(
+        Manifest("both", one.manifest.suite, (*one.manifest.cells, *two.manifest.cells)), {**one.records, **two.records}
+    )
     v = view(both)
     assert v.common_metric is None
     assert across(v) == {}
@@ -324,8 +345,12 @@ def test_the_worst_decile_is_the_worst_tenth_in_either_direction():
 def test_who_pays_by_hand():
     results = make_results(("DPSGD", "WeiAvg"), seeds=1, n_clients=3)
     for record in results.records.values():
-        record.clients.update(epsilon=np.array([3.0, 1.0, 2.0]), utility_shared=np.array([90.0, 60.0, 80.0]), uses=np.array([6, 1, 3]),
-                              n_holdout=np.array([5, 5, 5]))
+        record.clients.update(
+            epsilon=np.array([3.0, 1.0, 2.0]),
+            utility_shared=np.array([90.0, 60.0, 80.0]),
+            uses=np.array([6, 1, 3]),
+            n_holdout=np.array([5, 5, 5]),
+        )
     paid = payments(view(results))[0]
     assert paid.utility == (60.0, 80.0, 90.0)
     assert paid.share == (10.0, 30.0, 60.0)
@@ -335,8 +360,11 @@ def test_who_pays_by_hand():
 def test_larger_clients_weigh_more_in_their_third_and_clients_without_holdout_nothing():
     results = make_results(("DPSGD",), seeds=1, n_clients=6)
     for record in results.records.values():
-        record.clients.update(epsilon=np.arange(1.0, 7.0), utility_shared=np.array([60.0, 90.0, math.nan, 70.0, 50.0, 50.0]),
-                              n_holdout=np.array([10, 20, 0, 5, 1, 1]))
+        record.clients.update(
+            epsilon=np.arange(1.0, 7.0),
+            utility_shared=np.array([60.0, 90.0, math.nan, 70.0, 50.0, 50.0]),
+            n_holdout=np.array([10, 20, 0, 5, 1, 1]),
+        )
     assert payments(view(results))[0].utility == (80.0, 70.0, 50.0)
 
 
@@ -360,8 +388,12 @@ def test_fedsgd_alone_has_no_thirds():
 
 def hostile_results() -> Results:
     results = make_results(("DPSGD", HOSTILE), seeds=2)
-    cells = [Cell(c.coordinates, c.algorithm, c.seed, c.run if c.seed else None, HOSTILE) for c in results.manifest.cells]
-    return Results(Manifest(HOSTILE, {**results.manifest.suite, "description": HOSTILE}, cells), results.records, (HOSTILE,))
+    cells = [
+        Cell(c.coordinates, c.algorithm, c.seed, c.run if c.seed else None, HOSTILE) for c in results.manifest.cells
+    ]
+    return Results(
+        Manifest(HOSTILE, {**results.manifest.suite, "description": HOSTILE}, cells), results.records, (HOSTILE,)
+    )
 
 
 def test_no_control_character_reaches_the_terminal():
@@ -390,7 +422,15 @@ def test_csv_has_full_numbers_and_no_formula(tmp_path):
 
 def test_markdown_has_bold_marks_and_notes():
     table = Table("k", "T", ("a", "b\nc"), ((Entry("x"), Entry("1", 1.0, bold=True, mark="≈")),), notes=("n",))
-    assert as_markdown(table).splitlines() == ["## T", "", "| a | b, c |", "| --- | ---: |", "| x | **1** ≈ |", "", "- n"]
+    assert as_markdown(table).splitlines() == [
+        "## T",
+        "",
+        "| a | b, c |",
+        "| --- | ---: |",
+        "| x | **1** ≈ |",
+        "",
+        "- n",
+    ]
 
 
 def test_markdown_shows_the_figures_that_lie_beside_it(tmp_path):
@@ -415,7 +455,14 @@ def test_a_wide_table_is_split_for_the_terminal_with_its_row_names():
 
 def test_numbers_for_reading():
     assert [labels.number(v) for v in (84.521, 0.5, 0.01234, 0.0, 123456.0, math.inf, math.nan)] == [
-        "84.52", "0.50", "0.0123", "0.00", "1.23e+05", "∞", "–"]
+        "84.52",
+        "0.50",
+        "0.0123",
+        "0.00",
+        "1.23e+05",
+        "∞",
+        "–",
+    ]
     assert [labels.signed(v) for v in (1.0, -1.0, 0.0, -math.inf)] == ["+1.00", "−1.00", "+0.00", "−∞"]
     assert [labels.p_value(p) for p in (0.03125, 0.00001, math.nan)] == ["0.031", "<0.0001", "–"]
 
@@ -429,7 +476,9 @@ def test_coordinates_in_words():
 def test_the_same_records_give_the_same_files(tmp_path):
     for name in ("one", "two"):
         write_report(make_results(seeds=2), tmp_path / name, ["html", "markdown", "csv", "latex", "parquet"])
-    one, two = (sorted(p.relative_to(tmp_path / n) for p in (tmp_path / n).rglob("*") if p.is_file()) for n in ("one", "two"))
+    one, two = (
+        sorted(p.relative_to(tmp_path / n) for p in (tmp_path / n).rglob("*") if p.is_file()) for n in ("one", "two")
+    )
     assert one == two
     assert [p for p in one if (tmp_path / "one" / p).read_bytes() != (tmp_path / "two" / p).read_bytes()] == []
 

@@ -18,8 +18,19 @@ from dpflbench.execution.store import Store
 from dpflbench.interfaces import Algorithm
 from dpflbench_algorithms.parts import Uniform
 
-ALGORITHMS = ["FedSGD", "DPSGD", "WeiAvg", "PFA", "PRIVATEFL", "DPFL-BCS", "PRIVATEFL-BCS", "Robust-HDP", "Power-of-choice",
-              "Uniform-minimum", "IDP-clipping"]
+ALGORITHMS = [
+    "FedSGD",
+    "DPSGD",
+    "WeiAvg",
+    "PFA",
+    "PRIVATEFL",
+    "DPFL-BCS",
+    "PRIVATEFL-BCS",
+    "Robust-HDP",
+    "Power-of-choice",
+    "Uniform-minimum",
+    "IDP-clipping",
+]
 
 
 @dataclass
@@ -100,12 +111,15 @@ def test_checkpoints_come_by_time_and_short_runs_have_none(long, catalogue, monk
     assert round_of(watch.kept) == 13
 
 
-@pytest.mark.parametrize(("damage", "said"), [
-    (lambda data: data[: len(data) // 2], "does not match its digest"),
-    (lambda data: data[:-1] + bytes([data[-1] ^ 1]), "does not match its digest"),
-    (lambda data: b"", "does not match its digest"),
-    (lambda data: b"garbage\n" * 100, "does not match its digest"),
-])
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda data: data[: len(data) // 2], "does not match its digest"),
+        (lambda data: data[:-1] + bytes([data[-1] ^ 1]), "does not match its digest"),
+        (lambda data: b"", "does not match its digest"),
+        (lambda data: b"garbage\n" * 100, "does not match its digest"),
+    ],
+)
 def test_a_damaged_checkpoint_is_said_and_the_run_starts_over(long, catalogue, damage, said):
     run = run_of(long, catalogue, "DPSGD")
     watch = interrupted(run, catalogue, 5)
@@ -130,7 +144,9 @@ def test_a_checkpoint_of_another_run_or_another_kind_of_machine_is_not_used(long
 
 def test_a_checkpoint_with_other_budgets_or_missing_releases_is_not_used(long, catalogue):
     run = run_of(long, catalogue, "DPSGD")
-    generous = run_of({**long, "privacy": {**long["privacy"], "epsilon": {"kind": "constant", "value": 50.0}}}, catalogue, "DPSGD")
+    generous = run_of(
+        {**long, "privacy": {**long["privacy"], "epsilon": {"kind": "constant", "value": 50.0}}}, catalogue, "DPSGD"
+    )
     watch = interrupted(replace(generous, id=run.id), catalogue, 5)
     watch.rounds = 99
     execute(run, catalogue, Place(), watch)
@@ -163,8 +179,13 @@ def test_a_state_that_no_checkpoint_can_hold_is_said_once_and_costs_nothing_else
 
 
 def test_what_is_frozen_thaws_to_the_same_types_and_bits():
-    value = {"a": np.array([1.5, np.nan, -np.inf]), "b": (np.arange(3, dtype=np.int32), [None, True, 2, "x"]),
-             "c": torch.tensor([1.0, float("nan")]), 3: np.array(7), "d": np.zeros((0, 4))}
+    value = {
+        "a": np.array([1.5, np.nan, -np.inf]),
+        "b": (np.arange(3, dtype=np.int32), [None, True, 2, "x"]),
+        "c": torch.tensor([1.0, float("nan")]),
+        3: np.array(7),
+        "d": np.zeros((0, 4)),
+    }
     back = thaw(freeze(value, "x"))
     assert list(back) == list(value)
     assert back["a"].tobytes() == value["a"].tobytes()
@@ -180,7 +201,9 @@ def test_what_is_frozen_thaws_to_the_same_types_and_bits():
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_process_killed_at_many_random_moments_ends_up_with_the_table_of_an_undisturbed_one(long, catalogue, tmp_path, monkeypatch, seed):
+def test_a_process_killed_at_many_random_moments_ends_up_with_the_table_of_an_undisturbed_one(
+    long, catalogue, tmp_path, monkeypatch, seed
+):
     long["federation"]["rounds"] = 40
     long["algorithms"] = ["FedSGD", "DPSGD", "WeiAvg", "PRIVATEFL", "DPFL-BCS"]
     planned = planned_of(long, tmp_path, catalogue)

@@ -19,7 +19,9 @@ def noisy_rows(sigma, p=600, seed=0, strength=0.05):
 
 def test_a_low_rank_matrix_with_a_few_large_errors_is_taken_apart():
     rng = RNG().manual_seed(1)
-    common = torch.randn(20, 1, generator=rng, dtype=torch.float64) @ torch.randn(1, 200, generator=rng, dtype=torch.float64)
+    common = torch.randn(20, 1, generator=rng, dtype=torch.float64) @ torch.randn(
+        1, 200, generator=rng, dtype=torch.float64
+    )
     errors = torch.where(torch.rand(20, 200, generator=rng) < 0.03, 10.0, 0.0).double()
     low, rest = split(common + errors, 1e-7, 2000)
     assert torch.allclose(low, common, atol=1e-3)
@@ -96,8 +98,10 @@ def test_the_order_of_rows_does_not_matter():
 def test_a_sample_of_coordinates_gives_nearly_the_same_weights():
     sigma = np.linspace(0.3, 3.0, 8)
     rows = noisy_rows(sigma, p=8000)
-    energies = [NoiseAware(coordinates=c).aggregate(updates(rows), NoiseAware().init(setup(np.ones(8))))[1]["energy"]
-                for c in (1000, 8000)]
+    energies = [
+        NoiseAware(coordinates=c).aggregate(updates(rows), NoiseAware().init(setup(np.ones(8))))[1]["energy"]
+        for c in (1000, 8000)
+    ]
     assert energies[0].numpy() == pytest.approx(energies[1].numpy(), rel=0.25)
 
 

@@ -35,7 +35,8 @@ name, samples, small, large = sys.argv[1], *map(int, sys.argv[2:])
 model = MODELS[name]()
 module = model.build(model.default_input, 10)
 x, y = torch.rand(large * samples, *model.default_input), torch.randint(10, (large * samples,))
-shards, engine, theta, peaks = Shards(x, y, np.arange(large + 1) * samples), Engine(module, 10, 2), initial_theta(module), []
+shards, engine = Shards(x, y, np.arange(large + 1) * samples), Engine(module, 10, 2)
+theta, peaks = initial_theta(module), []
 before = status("VmRSS")
 for k in (small, large):
     sums = engine.clipped_sums(theta, torch.zeros(k, 0), shards, np.arange(k), torch.ones(k))
@@ -45,10 +46,10 @@ print(json.dumps(peaks))
 
 
 @needs_proc
-@pytest.mark.parametrize(("name", "samples", "small", "large", "limit"), [
-    ("lenet5", 400, 2, 20, 200 * MB),
-    ("resnet20", 32, 2, 10, 1000 * MB),
-])
+@pytest.mark.parametrize(
+    ("name", "samples", "small", "large", "limit"),
+    [("lenet5", 400, 2, 20, 200 * MB), ("resnet20", 32, 2, 10, 1000 * MB)],
+)
 def test_peak_memory_above_the_data_is_small_and_does_not_grow_with_the_cohort(name, samples, small, large, limit):
     command = [sys.executable, "-c", PEAKS, name, str(samples), str(small), str(large)]
     few, many = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout)
@@ -66,11 +67,20 @@ def million():
     n = 1_000_000
     x = torch.randint(256, (20 * n, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     y = (x[:, 0] > 127).long()
-    return Task(Shards(x, y, np.arange(n + 1) * 20), Shards(x[:0], y[:0], np.zeros(n + 1, dtype=np.int64)), x[:2000], y[:2000], 2, {})
+    return Task(
+        Shards(x, y, np.arange(n + 1) * 20),
+        Shards(x[:0], y[:0], np.zeros(n + 1, dtype=np.int64)),
+        x[:2000],
+        y[:2000],
+        2,
+        {},
+    )
 
 
 @pytest.mark.parametrize(("use", "given"), [("DPSGD", {}), ("DPFL-BCS", {"probe_rounds": 4})])
-def test_a_million_clients_plan_within_seconds_and_play_ten_rounds_in_linear_memory(use, given, million, tiny, catalogue):
+def test_a_million_clients_plan_within_seconds_and_play_ten_rounds_in_linear_memory(
+    use, given, million, tiny, catalogue
+):
     tiny["federation"] |= {"clients": 1_000_000, "cohort": 1000, "rounds": 10}
     assembly = assembly_of(tiny, catalogue, use, **given)
     if os.access("/proc/self/clear_refs", os.W_OK):

@@ -72,17 +72,20 @@ def test_expected_uses_with_another_sum_are_refused():
         round_uses(np.array([1.0, 2.0]), 5, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize(("plan", "message"), [
-    (Plan(np.array([2.0, 2.0]), 2), "integer array"),
-    (Plan(np.array([2, 2, 0]), 2), r"shape \(2,\)"),
-    (Plan(np.array([3, 1]), 2), "0 to the horizon 2"),
-    (Plan(np.array([-1, 2]), 2), "from -1 to 2"),
-    (Plan(np.array([1, 2]), 2), r"sums to 3; expected horizon \* cohort = 4"),
-    (Plan(np.array([2, 2]), 9), "1 to 5, the rounds left"),
-    (Plan(np.array([2, 2]), 2, cost=np.array([[np.nan], [1.0]])), "plan.cost must hold 2 finite"),
-    (Plan(np.array([2, 2]), 2, clip_factor=np.array([0.0, 1.0])), "clip_factor must be positive"),
-    (Plan(np.array([2, 2]), 2, probe=Probe(loss_bound=-1.0)), "loss_bound must be positive"),
-])
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (Plan(np.array([2.0, 2.0]), 2), "integer array"),
+        (Plan(np.array([2, 2, 0]), 2), r"shape \(2,\)"),
+        (Plan(np.array([3, 1]), 2), "0 to the horizon 2"),
+        (Plan(np.array([-1, 2]), 2), "from -1 to 2"),
+        (Plan(np.array([1, 2]), 2), r"sums to 3; expected horizon \* cohort = 4"),
+        (Plan(np.array([2, 2]), 9), "1 to 5, the rounds left"),
+        (Plan(np.array([2, 2]), 2, cost=np.array([[np.nan], [1.0]])), "plan.cost must hold 2 finite"),
+        (Plan(np.array([2, 2]), 2, clip_factor=np.array([0.0, 1.0])), "clip_factor must be positive"),
+        (Plan(np.array([2, 2]), 2, probe=Probe(loss_bound=-1.0)), "loss_bound must be positive"),
+    ],
+)
 def test_a_plan_that_cannot_be_kept_is_refused_by_name(plan, message):
     with pytest.raises(PluginError, match=message) as caught:
         check_plan(plan, n_clients=2, cohort_size=2, rounds_left=5, who="X")

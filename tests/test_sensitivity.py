@@ -44,7 +44,9 @@ def test_losses_between_zero_and_their_bound_reach_the_loss_bound_without_a_fact
 
 
 def test_a_loss_at_the_un_noised_step_breaks_the_bound_and_one_at_the_noisy_step_does_not():
-    """Ten examples, model w, loss min((w - x)², 100); one x goes from 0 to 20, the step is lr times the mean clipped gradient."""
+    """Ten examples, model w, loss min((w - x)², 100); one x goes from 0 to 20, the step is lr times the mean clipped
+    gradient.
+    """
     bound, lr, clip = float(loss_sensitivity(100.0, 10)), 1.0, 200.0
 
     def message(data, point=None):
@@ -60,7 +62,9 @@ def test_a_loss_at_the_un_noised_step_breaks_the_bound_and_one_at_the_noisy_step
 
 
 def test_a_transform_that_saw_the_data_without_noise_moves_every_term_of_the_next_gradient():
-    """phi = mean of the data (one noiseless step); next gradients sign(phi - x) of norm 1: the mean moves by 2, not by 2 / n."""
+    """phi = mean of the data (one noiseless step); next gradients sign(phi - x) of norm 1: the mean moves by 2, not by
+    2 / n.
+    """
     data, neighbour = np.array([0.01] + [0.0] * 9), np.array([-0.01] + [0.0] * 9)
 
     def second_gradient(x):

@@ -48,9 +48,12 @@ def test_another_seed_is_another_federation(tiny, catalogue):
     assert (a.clients["epsilon"] != b.clients["epsilon"]).all()
 
 
-@pytest.mark.parametrize(("mechanism", "use"), [("gaussian", "DPSGD"), ("laplace", "DMLDP"), ("gaussian", "WeiAvg"),
-                                                ("laplace", "WeiAvg")])
-def test_a_uniform_plan_is_used_exactly_and_spends_almost_all_of_every_budget_and_never_more(tiny, catalogue, mechanism, use):
+@pytest.mark.parametrize(
+    ("mechanism", "use"), [("gaussian", "DPSGD"), ("laplace", "DMLDP"), ("gaussian", "WeiAvg"), ("laplace", "WeiAvg")]
+)
+def test_a_uniform_plan_is_used_exactly_and_spends_almost_all_of_every_budget_and_never_more(
+    tiny, catalogue, mechanism, use
+):
     tiny["privacy"]["mechanism"] = mechanism
     record = record_of(tiny, catalogue, use)
     np.testing.assert_array_equal(record.clients["uses"], np.full(8, 3))  # 4 of 8 clients for 6 rounds
@@ -93,8 +96,22 @@ def test_every_coordinate_of_every_message_carries_the_noise_the_ledger_was_char
     charge(prepared.ledger, calibration, cohort, 0, None)
     sums = world.engine.clipped_sums(prepared.theta, prepared.phi[cohort], world.task.train, cohort, torch.ones(4))
     exact = sums.theta / torch.as_tensor(world.setup.n_examples[cohort])[:, None]
-    draws = [release(world.engine, prepared.theta, prepared.phi[cohort], world.task.train, cohort, calibration,
-                     world.setup.mechanism, None, 0.1, world.streams, t).theta for t in range(200)]
+    draws = [
+        release(
+            world.engine,
+            prepared.theta,
+            prepared.phi[cohort],
+            world.task.train,
+            cohort,
+            calibration,
+            world.setup.mechanism,
+            None,
+            0.1,
+            world.streams,
+            t,
+        ).theta
+        for t in range(200)
+    ]
     noise = (torch.stack(draws) - exact).numpy() / calibration.scale[cohort][:, None]
     for k in range(4):
         for coordinate in (0, 7, 14):
@@ -161,8 +178,15 @@ class Bad:
         return updates.values.mean(0), state
 
 
-@pytest.mark.parametrize(("how", "message"), [("shape", "expected a direction of shape"), ("nan", "non-finite values of finite updates"),
-                                              ("place", "changes updates.values in place"), ("dtype", "expected torch.float32")])
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("shape", "expected a direction of shape"),
+        ("nan", "non-finite values of finite updates"),
+        ("place", "changes updates.values in place"),
+        ("dtype", "expected torch.float32"),
+    ],
+)
 def test_an_aggregator_that_breaks_its_interface_is_refused(tiny, catalogue, how, message):
     prepared = world_of(tiny, catalogue, "DPSGD", algorithm={"aggregator": Bad(how)})
     with pytest.raises(PluginError, match=message):
@@ -193,14 +217,30 @@ class Curious:
             plan = Uniform().plan(view, rng)
             return Plan(np.full(8, 1), 2, view.left / 3, probe=self.probe, notes={"planned": plan.uses})
         losses = view.losses
-        return Plan(np.full(8, 2), 4, notes={"losses": losses.received, "stepped": losses.stepped, "variance": losses.variance,
-                                             "client": losses.client})
+        return Plan(
+            np.full(8, 2),
+            4,
+            notes={
+                "losses": losses.received,
+                "stepped": losses.stepped,
+                "variance": losses.variance,
+                "client": losses.client,
+            },
+        )
 
 
-@pytest.mark.parametrize(("probe", "kinds", "per_round"), [
-    (Probe(1.1), {0, 1}, 2), (Probe(1.1, share=0.5, after_step=True), {0, 1}, 3), (Probe(1.1, joint=True, after_step=True), {2}, 1)])
+@pytest.mark.parametrize(
+    ("probe", "kinds", "per_round"),
+    [
+        (Probe(1.1), {0, 1}, 2),
+        (Probe(1.1, share=0.5, after_step=True), {0, 1}, 3),
+        (Probe(1.1, joint=True, after_step=True), {2}, 1),
+    ],
+)
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
-def test_a_probe_is_paid_from_the_same_budget_and_hands_over_noisy_losses_only(tiny, catalogue, probe, kinds, per_round, mechanism):
+def test_a_probe_is_paid_from_the_same_budget_and_hands_over_noisy_losses_only(
+    tiny, catalogue, probe, kinds, per_round, mechanism
+):
     tiny["privacy"]["mechanism"] = mechanism
     tiny["privacy"]["epsilon"] = {"kind": "uniform", "low": 30.0, "high": 60.0}
     prepared = world_of(tiny, catalogue, "WeiAvg", algorithm={"selector": Curious(probe), "aggregator": Mean()})
@@ -216,8 +256,18 @@ def test_a_probe_is_paid_from_the_same_budget_and_hands_over_noisy_losses_only(t
     assert np.isnan(note["stepped"]).all() != probe.after_step
     assert (note["variance"] > 0).all()
     world, initial = prepared.world, prepared.theta
-    exact = [float(world.engine.losses(initial, prepared.phi[n], *(t[slice(*world.task.train.offsets[n:n + 2])] for t in (
-        world.task.train.x, world.task.train.y))).clamp(0, 1.1).mean()) for n in note["client"][:4]]
+    exact = [
+        float(
+            world.engine.losses(
+                initial,
+                prepared.phi[n],
+                *(t[slice(*world.task.train.offsets[n : n + 2])] for t in (world.task.train.x, world.task.train.y)),
+            )
+            .clamp(0, 1.1)
+            .mean()
+        )
+        for n in note["client"][:4]
+    ]
     gap = (note["losses"][:4] - exact) / np.sqrt(note["variance"][:4])
     assert (np.abs(gap) < 6).all()
     assert (gap != 0).all()
@@ -245,12 +295,15 @@ def test_a_transform_that_fails_may_not_quote_a_client_s_data(tiny, catalogue, m
     monkeypatch.setattr(PersonalAffine, "apply", indiscreet)
     record = record_of(tiny, catalogue, "PRIVATEFL")
     assert record.status == "failed"
-    assert re.match(r"ValueError at test_simulate\.py:\d+ in indiscreet, while clients computed; its text may quote", record.reason)
+    assert re.match(
+        r"ValueError at test_simulate\.py:\d+ in indiscreet, while clients computed; its text may quote", record.reason
+    )
     assert "cannot treat" not in json.dumps(record.measured, default=str) + record.reason
 
 
 def test_a_sample_that_overflows_does_not_end_the_run(tiny, catalogue):
     """That a run went on or not would be a bit about one client's data which nobody has paid for."""
+
     def last(value):
         prepared = world_of(tiny, catalogue, "DPSGD")
         task = prepared.world.task

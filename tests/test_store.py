@@ -1,4 +1,6 @@
-"""The results folder: whole files whatever is killed, damaged records repeated, nobody in anybody's way, nothing left behind."""
+"""The results folder: whole files whatever is killed, damaged records repeated, nobody in anybody's way, nothing left
+behind.
+"""
 
 import contextlib
 import errno
@@ -124,15 +126,18 @@ def another_schema(text):
     return json.dumps(json.loads(text) | {"schema": 99})
 
 
-@pytest.mark.parametrize(("damage", "said"), [
-    (lambda text: text[: len(text) // 2], "truncated or not JSON"),
-    (lambda text: "", "truncated or not JSON"),
-    (lambda text: "\0" * len(text), "truncated or not JSON"),
-    (lambda text: "[1, 2, 3]", "not a dpflbench record"),
-    (edited, "content does not match its digest"),
-    (another_schema, "schema 99"),
-    (lambda text: text.replace('"status": "done"', '"status": "splendid"'), "status 'splendid'"),
-])
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda text: text[: len(text) // 2], "truncated or not JSON"),
+        (lambda text: "", "truncated or not JSON"),
+        (lambda text: "\0" * len(text), "truncated or not JSON"),
+        (lambda text: "[1, 2, 3]", "not a dpflbench record"),
+        (edited, "content does not match its digest"),
+        (another_schema, "schema 99"),
+        (lambda text: text.replace('"status": "done"', '"status": "splendid"'), "status 'splendid'"),
+    ],
+)
 def test_a_damaged_record_is_named_set_aside_and_its_run_repeated(three, catalogue, capsys, damage, said):
     planned, store = three
     before = digests(store)
@@ -199,7 +204,9 @@ def test_two_processes_on_one_folder_share_the_work_and_repeat_none(tiny, tmp_pa
 
     children = [fork(lambda log=log: act(log)) for log in logs]
     assert [ended(child, 60) for child in children] == [0, 0]
-    made = [[line for line in log.read_text().splitlines() if ": done" in line and "(reused)" not in line] for log in logs]
+    made = [
+        [line for line in log.read_text().splitlines() if ": done" in line and "(reused)" not in line] for log in logs
+    ]
     assert sum(map(len, made)) == 9
     assert len({line.split()[1] for lines in made for line in lines}) == 9
     assert [log.read_text().count("/9]") for log in logs] == [9, 9]  # each tells the whole story

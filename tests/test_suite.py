@@ -30,8 +30,13 @@ def test_a_suite_is_read_with_defaults(tmp_path, tiny):
 
 
 def test_all_problems_are_listed_at_once_each_with_its_path(tmp_path, tiny):
-    tiny |= {"alogrithms": 1, "seeds": 0, "axes": {"privacy.epsilon.high": [], "report.rows": [1]},
-             "report": {"colums": ["x"], "value": "speed"}, "algorithms": ["A", {"use": "B", "wiht": {}}, {"with": {}}, "A"]}
+    tiny |= {
+        "alogrithms": 1,
+        "seeds": 0,
+        "axes": {"privacy.epsilon.high": [], "report.rows": [1]},
+        "report": {"colums": ["x"], "value": "speed"},
+        "algorithms": ["A", {"use": "B", "wiht": {}}, {"with": {}}, "A"],
+    }
     assert problems_of(tmp_path, tiny) == [
         "alogrithms: unknown; did you mean 'algorithms'?",
         "axes.privacy.epsilon.high: empty; expected a list of at least one value",
@@ -62,7 +67,8 @@ def test_interpolation_is_refused_in_files_and_on_the_command_line(tmp_path, tin
     assert problems_of(tmp_path, tiny) == ["description: interpolation '${...}' is not available in a suite"]
     tiny["description"] = ""
     assert problems_of(tmp_path, tiny, "task.model=${oc.env:HOME}") == [
-        "task.model.name: interpolation '${...}' is not available in a suite"]
+        "task.model.name: interpolation '${...}' is not available in a suite"
+    ]
 
 
 def test_a_tag_that_would_construct_an_object_is_refused(tmp_path):
@@ -85,8 +91,16 @@ def test_a_misspelt_file_is_answered_with_the_nearest_one(tmp_path, tiny):
 def test_overrides_reach_into_mappings_lists_and_axes(tmp_path, tiny):
     tiny["algorithms"] = ["FedSGD", {"use": "PFA", "with": {"rank": 1}}]
     path = write(tmp_path, tiny)
-    suite = suites.load(path, ["federation.rounds=50", "algorithms[1].with.rank=3", "axes.privacy.epsilon.high=[1, 6]",
-                               "privacy.mechanism.name=laplace", "privacy.delta.value=1e-6"])
+    suite = suites.load(
+        path,
+        [
+            "federation.rounds=50",
+            "algorithms[1].with.rank=3",
+            "axes.privacy.epsilon.high=[1, 6]",
+            "privacy.mechanism.name=laplace",
+            "privacy.delta.value=1e-6",
+        ],
+    )
     assert suite.base["federation"]["rounds"] == 50
     assert suite.entries[1].label == "PFA(rank=3)"
     assert suite.axes == {"privacy.epsilon.high": [1, 6]}
@@ -94,11 +108,14 @@ def test_overrides_reach_into_mappings_lists_and_axes(tmp_path, tiny):
     assert suite.base["privacy"]["delta"]["value"] == 1e-6
 
 
-@pytest.mark.parametrize(("override", "message"), [
-    ("federation.rounds", "--set federation.rounds: expected key=value"),
-    ("algorithms[9]=X", "--set algorithms[9]: '9' is no index of a list of 3"),
-    ("name.x=1", "--set name.x: 'name' is 'tiny', nothing can be set below it"),
-])
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("federation.rounds", "--set federation.rounds: expected key=value"),
+        ("algorithms[9]=X", "--set algorithms[9]: '9' is no index of a list of 3"),
+        ("name.x=1", "--set name.x: 'name' is 'tiny', nothing can be set below it"),
+    ],
+)
 def test_an_override_that_leads_nowhere_is_refused(tmp_path, tiny, override, message):
     assert problems_of(tmp_path, tiny, override) == [message]
 
@@ -107,8 +124,14 @@ def test_extends_merges_mappings_and_replaces_lists_axes_and_other_kinds(tmp_pat
     tiny["axes"] = {"privacy.mechanism": ["gaussian", "laplace"]}
     tiny["task"]["partition"] = {"kind": "dirichlet", "alpha": 3.0}
     write(tmp_path, tiny, "base.yaml")
-    child = {"extends": "base.yaml", "name": "child", "axes": {"privacy.epsilon.high": [1, 2]}, "algorithms": ["DPSGD"],
-             "task": {"partition": "iid"}, "federation": {"rounds": 9}}
+    child = {
+        "extends": "base.yaml",
+        "name": "child",
+        "axes": {"privacy.epsilon.high": [1, 2]},
+        "algorithms": ["DPSGD"],
+        "task": {"partition": "iid"},
+        "federation": {"rounds": 9},
+    }
     suite = suites.load(write(tmp_path, child))
     assert suite.axes == {"privacy.epsilon.high": [1, 2]}
     assert [e.use for e in suite.entries] == ["DPSGD"]
@@ -124,7 +147,9 @@ def test_a_suite_that_extends_itself_is_refused(tmp_path, tiny):
 
 
 def test_options_that_differ_from_the_default_show_in_the_label(tmp_path, tiny):
-    tiny["algorithms"] = [{"use": "compose", "with": {"selector": {"name": "bcs", "probe_rounds": 5}, "aggregator": "pfa"}},
-                          {"use": "compose", "as": "PFA-BCS", "with": {"aggregator": "pfa"}}]
+    tiny["algorithms"] = [
+        {"use": "compose", "with": {"selector": {"name": "bcs", "probe_rounds": 5}, "aggregator": "pfa"}},
+        {"use": "compose", "as": "PFA-BCS", "with": {"aggregator": "pfa"}},
+    ]
     labels = [e.label for e in suites.load(write(tmp_path, tiny)).entries]
     assert labels == ["compose(aggregator=pfa, selector=bcs)", "PFA-BCS"]

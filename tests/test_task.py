@@ -42,7 +42,9 @@ class Numbered:
 
 
 def build(dataset=None, partition=None, n_clients=4, holdout=0.1, split="official", seed=0, **more):
-    return load_task(dataset or Numbered(), None, partition or Iid(1), n_clients, holdout, split, Streams(seed), None, **more)
+    return load_task(
+        dataset or Numbered(), None, partition or Iid(1), n_clients, holdout, split, Streams(seed), None, **more
+    )
 
 
 def numbers(x):
@@ -75,8 +77,12 @@ def test_without_holdout_everything_is_trained_on():
 def test_holding_out_more_does_not_change_who_owns_what():
     some, more = build(holdout=0.1), build(holdout=0.5)
     for client in range(4):
-        owned = [numbers(shards.x[slice(*shards.offsets[client : client + 2])]) for shards in (some.train, some.holdout)]
-        again = [numbers(shards.x[slice(*shards.offsets[client : client + 2])]) for shards in (more.train, more.holdout)]
+        owned = [
+            numbers(shards.x[slice(*shards.offsets[client : client + 2])]) for shards in (some.train, some.holdout)
+        ]
+        again = [
+            numbers(shards.x[slice(*shards.offsets[client : client + 2])]) for shards in (more.train, more.holdout)
+        ]
         assert owned[0] | owned[1] == again[0] | again[1]
         assert owned[1] < again[1]
 
@@ -108,7 +114,9 @@ def test_a_limit_on_the_official_split_leaves_the_test_part_alone():
     assert numbers(task.test_x) == set(range(80, 100))
 
 
-@pytest.mark.parametrize(("split", "limit", "text"), [("official", 81, "1 to 80"), ("paper", 101, "1 to 100"), ("paper", 2, "leave 0")])
+@pytest.mark.parametrize(
+    ("split", "limit", "text"), [("official", 81, "1 to 80"), ("paper", 101, "1 to 100"), ("paper", 2, "leave 0")]
+)
 def test_an_impossible_limit_is_refused(split, limit, text):
     with pytest.raises(DpflbenchError, match=text):
         build(split=split, limit=limit)

@@ -32,13 +32,28 @@ def results(blobs, catalogue):
     """An honest folder: two mechanisms, probes, joint probes, personal clip bounds and a run without privacy."""
     raw = {
         "name": "honest",
-        "task": {"dataset": {"name": "npz", "path": str(blobs)}, "model": "softmax", "partition": {"kind": "iid"}, "holdout": 0.2},
+        "task": {
+            "dataset": {"name": "npz", "path": str(blobs)},
+            "model": "softmax",
+            "partition": {"kind": "iid"},
+            "holdout": 0.2,
+        },
         "federation": {"clients": 8, "cohort": 4, "rounds": 6, "lr": {"initial": 0.5, "decay": 20}},
-        "privacy": {"mechanism": "gaussian", "clip": {"gaussian": 1.0, "laplace": 2.0}, "delta": 1e-5,
-                    "epsilon": {"kind": "uniform", "low": 0.5, "high": 4.0}},
+        "privacy": {
+            "mechanism": "gaussian",
+            "clip": {"gaussian": 1.0, "laplace": 2.0},
+            "delta": 1e-5,
+            "epsilon": {"kind": "uniform", "low": 0.5, "high": 4.0},
+        },
         "axes": {"privacy.mechanism": ["gaussian", "laplace"], "privacy.epsilon.high": [4.0, 8.0]},
-        "algorithms": ["FedSGD", "DPSGD", "WeiAvg", {"use": "DPFL-BCS", "with": {"probe_rounds": 2}},
-                       {"use": "DPFL-BCS", "as": "literal", "with": {"probe_rounds": 2, "probe": "literal"}}, "IDP-clipping"],
+        "algorithms": [
+            "FedSGD",
+            "DPSGD",
+            "WeiAvg",
+            {"use": "DPFL-BCS", "with": {"probe_rounds": 2}},
+            {"use": "DPFL-BCS", "as": "literal", "with": {"probe_rounds": 2, "probe": "literal"}},
+            "IDP-clipping",
+        ],
     }
     problems = []
     suite = check(raw, "honest.yaml", Path(), problems)
@@ -50,8 +65,13 @@ def results(blobs, catalogue):
 
 
 def of(results, algorithm, **coordinates):
-    cell = next(c for c in results.manifest.cells if c.algorithm == algorithm and c.run
-                and all(c.coordinates[f"privacy.{k}"] == v for k, v in coordinates.items()))
+    cell = next(
+        c
+        for c in results.manifest.cells
+        if c.algorithm == algorithm
+        and c.run
+        and all(c.coordinates[f"privacy.{k}"] == v for k, v in coordinates.items())
+    )
     return results.records[cell.run]
 
 
@@ -69,8 +89,12 @@ def replace_results(results, records):
 def signed(record, **events):
     """Events changed by somebody who also renews the ledger digest."""
     events = {**record.events, **events}
-    body = {"mechanism": record.config["privacy"]["mechanism"]["name"], "epsilon": record.clients["epsilon"],
-            "delta": record.clients["delta"], **events}
+    body = {
+        "mechanism": record.config["privacy"]["mechanism"]["name"],
+        "epsilon": record.clients["epsilon"],
+        "delta": record.clients["delta"],
+        **events,
+    }
     return {"events": events, "facts": {**record.facts, "ledger_digest": content_digest(body)}}
 
 
@@ -98,9 +122,13 @@ def test_less_noise_than_charged_for_is_overspending(results):
 def test_a_forged_epsilon_does_not_help(results):
     record = of(results, "DPSGD")
     events = signed(record, scale=record.events["scale"] / 2, cost=record.events["cost"] * 4)
-    found = problems_of(results, record, **events, clients={**record.clients, "epsilon_spent": record.clients["epsilon"] * 0.9})
+    found = problems_of(
+        results, record, **events, clients={**record.clients, "epsilon_spent": record.clients["epsilon"] * 0.9}
+    )
     assert any("overspend" in p for p in found)
-    found = problems_of(results, record, clients={**record.clients, "epsilon_spent": record.clients["epsilon_spent"] * 0.99})
+    found = problems_of(
+        results, record, clients={**record.clients, "epsilon_spent": record.clients["epsilon_spent"] * 0.99}
+    )
     assert any("recomputed" in p for p in found)
     found = problems_of(results, record, clients={**record.clients, "epsilon_spent": np.full(8, np.nan)})
     assert any("recomputed" in p for p in found)
@@ -159,14 +187,17 @@ def test_an_edited_configuration_breaks_the_run_id(results):
 
 def test_a_record_in_a_foreign_cell_is_noticed(results):
     generous, strict = (of(results, "DPSGD", **{"epsilon.high": high}) for high in (8.0, 4.0))
-    manifest = replace(results.manifest, cells=[
-        replace(c, run=generous.id) if c.run == strict.id else c for c in results.manifest.cells])
+    manifest = replace(
+        results.manifest,
+        cells=[replace(c, run=generous.id) if c.run == strict.id else c for c in results.manifest.cells],
+    )
     found = [p for f in verify(Results(manifest, results.records)) for p in f.problems]
     assert any("filled by a run with other privacy settings" in p for p in found)
     assert any("privacy differs between" in p for p in found)
     weiavg = of(results, "WeiAvg", **{"epsilon.high": 4.0})
-    manifest = replace(results.manifest, cells=[
-        replace(c, run=weiavg.id) if c.run == strict.id else c for c in results.manifest.cells])
+    manifest = replace(
+        results.manifest, cells=[replace(c, run=weiavg.id) if c.run == strict.id else c for c in results.manifest.cells]
+    )
     found = [p for f in verify(Results(manifest, results.records)) for p in f.problems]
     assert any("filled by a run of WeiAvg" in p for p in found)
 
@@ -183,7 +214,14 @@ def test_a_release_without_noise_and_columns_out_of_range_are_noticed(results):
     scale = record.events["scale"].copy()
     scale[0] = 0.0
     assert any("without noise" in p for p in problems_of(results, record, **signed(record, scale=scale)))
-    for name, value in (("client", 8), ("client", -1), ("round", 6), ("kind", 3), ("sensitivity", np.nan), ("scale", -1.0)):
+    for name, value in (
+        ("client", 8),
+        ("client", -1),
+        ("round", 6),
+        ("kind", 3),
+        ("sensitivity", np.nan),
+        ("scale", -1.0),
+    ):
         column = record.events[name].copy()
         column[3] = value
         assert any("release 3" in p for p in problems_of(results, record, **signed(record, **{name: column}))), name
@@ -193,8 +231,15 @@ def test_a_release_without_noise_and_columns_out_of_range_are_noticed(results):
 def test_an_unknown_mechanism_and_an_odd_record_are_findings_not_crashes(results):
     record = of(results, "DPSGD")
     privacy = {**record.config["privacy"], "mechanism": {"name": "homebrew"}}
-    assert any("no second opinion" in p for p in problems_of(results, record, config={**record.config, "privacy": privacy}))
-    for changes in ({"config": {}}, {"clients": {}}, {"facts": {"data_digest": 3}}, {"config": {"privacy": 3, "seed": "x"}}):
+    assert any(
+        "no second opinion" in p for p in problems_of(results, record, config={**record.config, "privacy": privacy})
+    )
+    for changes in (
+        {"config": {}},
+        {"clients": {}},
+        {"facts": {"data_digest": 3}},
+        {"config": {"privacy": 3, "seed": "x"}},
+    ):
         assert any("cannot be checked" in p for p in problems_of(results, record, **changes))
     assert any("no ledger" in p for p in problems_of(results, record, events={}))
 
@@ -203,9 +248,16 @@ def test_a_run_that_was_disqualified_is_reported_as_that_and_no_discrepancy(resu
     record = of(results, "DPSGD")
     half = record.events["round"] < 3
     events = signed(record, **{k: v[half] for k, v in record.events.items()})
-    spent = client_epsilons("gaussian", events["events"]["client"], np.sqrt(events["events"]["cost"]), record.clients["delta"])
-    changed = replace(record, status="disqualified", reason="client 2 has no budget left", **events,
-                      clients={**record.clients, "epsilon_spent": spent})
+    spent = client_epsilons(
+        "gaussian", events["events"]["client"], np.sqrt(events["events"]["cost"]), record.clients["delta"]
+    )
+    changed = replace(
+        record,
+        status="disqualified",
+        reason="client 2 has no budget left",
+        **events,
+        clients={**record.clients, "epsilon_spent": spent},
+    )
     finding = next(f for f in verify(replace_results(results, {record.id: changed})) if f.run == record.id)
     assert finding.problems == ()
     assert finding.summary == "disqualified: client 2 has no budget left"

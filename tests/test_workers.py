@@ -55,7 +55,9 @@ def test_parallel_records_equal_serial_ones_bit_for_bit(tiny, tmp_path, catalogu
     assert [p for p in (parallel.root / "work").rglob("*") if p.is_file()] == []
 
 
-def test_a_killed_worker_costs_nothing_the_first_time_and_its_run_the_second(tiny, tmp_path, catalogue, monkeypatch, watched, capsys):
+def test_a_killed_worker_costs_nothing_the_first_time_and_its_run_the_second(
+    tiny, tmp_path, catalogue, monkeypatch, watched, capsys
+):
     tiny["federation"]["rounds"] = 150
     planned = planned_of(tiny, tmp_path, catalogue)
     serial, parallel = Store(tmp_path / "serial"), Store(tmp_path / "parallel")
@@ -77,8 +79,14 @@ def test_a_killed_worker_costs_nothing_the_first_time_and_its_run_the_second(tin
     assert records[dpsgd].reason == "its worker died 2 times: killed by SIGKILL (out of memory?)"
     assert records[fedsgd].measured["resumed_at"] > 0
     assert {run: digest for run, digest in digests(parallel).items() if run != dpsgd} == {
-        run: digest for run, digest in digests(serial).items() if run != dpsgd}
-    assert capsys.readouterr().out.count("its worker died (killed by SIGKILL (out of memory?)); the run is tried once more") == 2
+        run: digest for run, digest in digests(serial).items() if run != dpsgd
+    }
+    assert (
+        capsys.readouterr().out.count(
+            "its worker died (killed by SIGKILL (out of memory?)); the run is tried once more"
+        )
+        == 2
+    )
     watched.clear()
     carry_out(planned, parallel, catalogue)  # a failure is tried again, from its checkpoint
     assert digests(parallel) == digests(serial)
@@ -108,8 +116,20 @@ def test_workers_end_when_their_parent_is_killed_and_take_what_they_shared_with_
     tiny["federation"]["rounds"] = 100_000
     planned_of(tiny, tmp_path, catalogue)  # writes suite.yaml
     store = Store(tmp_path / "results")
-    process = subprocess.Popen([sys.executable, "-c", "from dpflbench.cli import main; main()", "run", "suite.yaml", "--out", "results",
-                                "--jobs", "2"], cwd=tmp_path)
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from dpflbench.cli import main; main()",
+            "run",
+            "suite.yaml",
+            "--out",
+            "results",
+            "--jobs",
+            "2",
+        ],
+        cwd=tmp_path,
+    )
     workers, until = set(), time.monotonic() + 60
     while len(workers) < 2 and time.monotonic() < until:
         time.sleep(0.1)
@@ -136,7 +156,9 @@ def test_a_worker_with_other_sources_refuses_the_run(tiny, tmp_path, catalogue):
     run = next(iter(planned_of(tiny, tmp_path, catalogue).runs.values()))
     check_sources(run, catalogue)
     edited = replace(run, plugins={**run.plugins, "dpflbench_algorithms": "dpflbench 0.1.0 0123456789abcdef"})
-    with pytest.raises(DpflbenchError, match=r"planned for dpflbench_algorithms dpflbench 0.1.0 0123456789abcdef, but here it is"):
+    with pytest.raises(
+        DpflbenchError, match=r"planned for dpflbench_algorithms dpflbench 0.1.0 0123456789abcdef, but here it is"
+    ):
         check_sources(edited, catalogue)
 
 

@@ -12,13 +12,24 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-ARGUMENTS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-             "--disable-component-update", "--disable-sync", "--disable-extensions", "--disable-dev-shm-usage", "--window-size=1280,1000"]
+ARGUMENTS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-extensions",
+    "--disable-dev-shm-usage",
+    "--window-size=1280,1000",
+]
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 
 def find_browser() -> tuple[str, str] | str:
     """Paths of chromium and chromedriver, installed if that is possible here; else why not."""
+
     def found() -> tuple[str, str] | None:
         browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
         return (browser, driver) if browser and driver else None
@@ -27,11 +38,19 @@ def find_browser() -> tuple[str, str] | str:
         return here
     if shutil.which("apt-get") is None or os.geteuid() != 0:
         return "chromium and chromedriver are not installed, and only root on Debian can install them here"
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
+    quiet = {
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+        "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+    }
     try:
         subprocess.run(["apt-get", "update"], timeout=180, check=False, **quiet)
-        subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", "chromium", "chromium-driver"], timeout=600, check=True,
-                       **quiet)
+        subprocess.run(
+            ["apt-get", "install", "-y", "--no-install-recommends", "chromium", "chromium-driver"],
+            timeout=600,
+            check=True,
+            **quiet,
+        )
     except (subprocess.SubprocessError, OSError) as e:
         return f"chromium could not be installed: {e}"
     return found() or "chromium was installed but is not on the path"
@@ -45,9 +64,15 @@ class Browser:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        self.process = subprocess.Popen([driver, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            [driver, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         options = {"binary": browser, "args": [*ARGUMENTS, f"--user-data-dir={profile}"]}
-        wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}
+        wanted = {
+            "browserName": "chrome",
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
+        }
         try:
             self._wait()
             self.session = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
@@ -104,7 +129,14 @@ class Browser:
         where = self.call("/element", {"using": "css selector", "value": selector})
         self.run("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", where)
         move = {"type": "pointerMove", "duration": 0, "x": 0, "y": 0, "origin": where}
-        self.call("/actions", {"actions": [{"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": [move]}]})
+        self.call(
+            "/actions",
+            {
+                "actions": [
+                    {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": [move]}
+                ]
+            },
+        )
 
     def logs(self, kind: str) -> list[dict[str, Any]]:
         """What was logged since the last call: `browser` is the console, `performance` the network."""

@@ -1,4 +1,5 @@
-"""The command line: one file a command, registered here; exit 0 well, 1 a failed run or a regression, 2 something to fix.
+"""The command line: one file a command, registered here; exit 0 well, 1 a failed run or a regression, 2 something to
+fix.
 
 Command modules import nothing heavy at the top: `--help` and a misspelt file name answer at once.
 """
@@ -9,13 +10,31 @@ from typing import Annotated
 import typer
 
 from dpflbench import __version__
-from dpflbench.cli import account, audit, check, clean, compare, data, list_parts, new_plugin, plan, report, run, status, verify
+from dpflbench.cli import (
+    account,
+    audit,
+    check,
+    clean,
+    compare,
+    data,
+    list_parts,
+    new_plugin,
+    plan,
+    report,
+    run,
+    status,
+    verify,
+)
 from dpflbench.cli.output import printable
 from dpflbench.errors import DpflbenchError
 
-app = typer.Typer(help="Which differentially private federated learning algorithm learns best at the same, verified privacy budget?",
-                  no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-                  context_settings={"help_option_names": ["-h", "--help"]})
+app = typer.Typer(
+    help="Which differentially private federated learning algorithm learns best at the same, verified privacy budget?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 def _version(value: bool) -> None:
@@ -25,7 +44,11 @@ def _version(value: bool) -> None:
 
 
 @app.callback()
-def root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False) -> None:
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
     """Which differentially private federated learning algorithm learns best at the same, verified privacy budget?"""
 
 

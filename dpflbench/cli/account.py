@@ -7,8 +7,10 @@ import typer
 if TYPE_CHECKING:
     from dpflbench.privacy.account import Account
 
-app = typer.Typer(help="Claimed against true epsilon: what noise is really worth. Exit 1 if a claim does not hold.",
-                  no_args_is_help=True)
+app = typer.Typer(
+    help="Claimed against true epsilon: what noise is really worth. Exit 1 if a claim does not hold.",
+    no_args_is_help=True,
+)
 
 Uses = Annotated[int, typer.Option(help="Releases by the same client.", min=1)]
 Delta = Annotated[float, typer.Option(help="Delta of the guarantee, between 0 and 1.", min=0.0, max=1.0)]
@@ -17,8 +19,13 @@ Claimed = Annotated[float | None, typer.Option(help="An epsilon to check.")]
 
 
 @app.command()
-def gaussian(sigma: Annotated[float, typer.Option(help="Standard deviation of the noise.")], uses: Uses, delta: Delta,
-             sensitivity: Sensitivity = 1.0, claimed: Claimed = None) -> None:
+def gaussian(
+    sigma: Annotated[float, typer.Option(help="Standard deviation of the noise.")],
+    uses: Uses,
+    delta: Delta,
+    sensitivity: Sensitivity = 1.0,
+    claimed: Claimed = None,
+) -> None:
     """Epsilon of repeated Gaussian noise without subsampling (L2 sensitivity)."""
     from dpflbench.privacy import account
 
@@ -26,8 +33,13 @@ def gaussian(sigma: Annotated[float, typer.Option(help="Standard deviation of th
 
 
 @app.command()
-def laplace(scale: Annotated[float, typer.Option(help="Scale b of the noise; its standard deviation is b times sqrt(2).")],
-            uses: Uses, sensitivity: Sensitivity = 1.0, delta: Delta = 0.0, claimed: Claimed = None) -> None:
+def laplace(
+    scale: Annotated[float, typer.Option(help="Scale b of the noise; its standard deviation is b times sqrt(2).")],
+    uses: Uses,
+    sensitivity: Sensitivity = 1.0,
+    delta: Delta = 0.0,
+    claimed: Claimed = None,
+) -> None:
     """Epsilon of repeated Laplace noise (L1 sensitivity)."""
     from dpflbench.privacy import account
 
@@ -35,8 +47,11 @@ def laplace(scale: Annotated[float, typer.Option(help="Scale b of the noise; its
 
 
 @app.command("paper-bcs")
-def paper_bcs(epsilon: Annotated[float, typer.Option(help="The epsilon a client is promised.")] = 3.0, delta: Delta = 1e-5,
-              uses: Annotated[float, typer.Option(help="Planned participations T_n, in the paper maybe a fraction.")] = 40.0) -> None:
+def paper_bcs(
+    epsilon: Annotated[float, typer.Option(help="The epsilon a client is promised.")] = 3.0,
+    delta: Delta = 1e-5,
+    uses: Annotated[float, typer.Option(help="Planned participations T_n, in the paper maybe a fraction.")] = 40.0,
+) -> None:
     """DPFL-BCS as printed: Lemma 1 with c2 = 1 and the linear split of Algorithm 2."""
     from dpflbench.privacy import account
 
@@ -44,11 +59,13 @@ def paper_bcs(epsilon: Annotated[float, typer.Option(help="The epsilon a client 
 
 
 @app.command("pfa-formula")
-def pfa_formula(epsilon: Annotated[float, typer.Option(help="The epsilon the formula is asked for.")] = 10.0,
-                n_examples: Annotated[int, typer.Option(help="Examples of the client.", min=1)] = 6000,
-                batch: Annotated[int, typer.Option(help="Examples in a minibatch.", min=1)] = 4,
-                delta: Delta = 1e-5,
-                steps: Annotated[int, typer.Option(help="Local steps over the whole training.", min=1)] = 8000) -> None:
+def pfa_formula(
+    epsilon: Annotated[float, typer.Option(help="The epsilon the formula is asked for.")] = 10.0,
+    n_examples: Annotated[int, typer.Option(help="Examples of the client.", min=1)] = 6000,
+    batch: Annotated[int, typer.Option(help="Examples in a minibatch.", min=1)] = 4,
+    delta: Delta = 1e-5,
+    steps: Annotated[int, typer.Option(help="Local steps over the whole training.", min=1)] = 8000,
+) -> None:
     """The closed form of the PFA reference code against an accountant."""
     from dpflbench.privacy import account
 
@@ -58,7 +75,9 @@ def pfa_formula(epsilon: Annotated[float, typer.Option(help="The epsilon the for
 def _show(result: "Account") -> None:
     from tabulate import tabulate
 
-    typer.echo(tabulate([(row.what, f"{row.value:.6g}") for row in result.rows], tablefmt="plain", disable_numparse=True))
+    typer.echo(
+        tabulate([(row.what, f"{row.value:.6g}") for row in result.rows], tablefmt="plain", disable_numparse=True)
+    )
     typer.echo(result.verdict)
     if result.broken:
         raise typer.Exit(1)

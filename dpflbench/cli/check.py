@@ -18,7 +18,9 @@ def check(
     without: Without = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only failures and the verdict.")] = False,
 ) -> None:
-    """Check every part of a plugin: interface, shapes, determinism, plans, budgets, pickling; exit 1 if one breaks a rule."""
+    """Check every part of a plugin: interface, shapes, determinism, plans, budgets, pickling; exit 1 if one breaks a
+    rule.
+    """
     from dpflbench.catalogue import load
     from dpflbench.cli.output import printable
     from dpflbench.testing import examine
@@ -30,8 +32,12 @@ def check(
             typer.echo(f"failed  {printable(outcome.message)}")
         elif not quiet:
             why = f": {outcome.message}" if outcome.message else ""
-            typer.echo(f"{outcome.status:<6}  {printable(f'{what} ({outcome.part.plugin}, {outcome.seconds:.1f} s){why}')}")
+            typer.echo(
+                f"{outcome.status:<6}  {printable(f'{what} ({outcome.part.plugin}, {outcome.seconds:.1f} s){why}')}"
+            )
     count = {status: sum(o.status == status for o in outcomes) for status in ("ok", "partly", "failed")}
-    typer.echo(f"{len(outcomes)} parts: {count['ok']} ok, {count['partly']} not wholly checked, {count['failed']} failed")
+    typer.echo(
+        f"{len(outcomes)} parts: {count['ok']} ok, {count['partly']} not wholly checked, {count['failed']} failed"
+    )
     if count["failed"]:
         raise typer.Exit(1)

@@ -6,12 +6,16 @@ from typing import Annotated
 import typer
 
 Folder = Annotated[Path, typer.Argument(metavar="RESULTS", help="Results folder.", show_default=False)]
-Stale = Annotated[bool, typer.Option("--stale", help="Also records and checkpoints that the suite of the folder does not ask for.")]
+Stale = Annotated[
+    bool, typer.Option("--stale", help="Also records and checkpoints that the suite of the folder does not ask for.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Only say what would go.")]
 
 
 def clean(results: Folder, stale: Stale = False, dry_run: DryRun = False) -> None:
-    """Remove records that were set aside, files that were never finished and checkpoints of finished runs; say what went."""
+    """Remove records that were set aside, files that were never finished and checkpoints of finished runs; say what
+    went.
+    """
     from dpflbench.cli.output import printable
     from dpflbench.execution.cleaning import leftovers, remove
     from dpflbench.execution.store import Store

@@ -7,17 +7,30 @@ from typing import Annotated
 import typer
 
 
-def compare(results: Annotated[Path, typer.Argument(help="Results folder.", show_default=False)],
-            baseline: Annotated[Path, typer.Option(metavar="FILE|DIR", show_default=False,
-                                                   help="Baseline file, or another results folder.")],
-            tolerance: Annotated[float, typer.Option(help="Loss of utility that passes: points of accuracy; of other metrics "
-                                                     "per cent of the baseline's mean.")] = 0.5,
-            slowdown: Annotated[float, typer.Option(help="Run time that passes, as a multiple of the baseline's; 0: any.")] = 2.0,
-            ignore_numerics: Annotated[bool, typer.Option("--ignore-numerics", help="Other final models do not fail.")] = False,
-            markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the summary there instead of here.")] = None,
-            junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
-            update: Annotated[bool, typer.Option("--update-baseline", help="Make these results the baseline.")] = False) -> None:
-    """Compare results with a baseline: coverage, utility at equal epsilon, numerics, privacy, run time; exit 1 on a regression."""
+def compare(
+    results: Annotated[Path, typer.Argument(help="Results folder.", show_default=False)],
+    baseline: Annotated[
+        Path, typer.Option(metavar="FILE|DIR", show_default=False, help="Baseline file, or another results folder.")
+    ],
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            help="Loss of utility that passes: points of accuracy; of other metrics per cent of the baseline's mean."
+        ),
+    ] = 0.5,
+    slowdown: Annotated[
+        float, typer.Option(help="Run time that passes, as a multiple of the baseline's; 0: any.")
+    ] = 2.0,
+    ignore_numerics: Annotated[bool, typer.Option("--ignore-numerics", help="Other final models do not fail.")] = False,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the summary there instead of here.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
+    update: Annotated[bool, typer.Option("--update-baseline", help="Make these results the baseline.")] = False,
+) -> None:
+    """Compare results with a baseline: coverage, utility at equal epsilon, numerics, privacy, run time; exit 1 on a
+    regression.
+    """
     from dpflbench.cli.output import printable
     from dpflbench.errors import DpflbenchError
     from dpflbench.execution.store import Store, write_atomically
@@ -42,6 +55,10 @@ def compare(results: Annotated[Path, typer.Argument(help="Results folder.", show
         write_atomically(markdown, text)
         for check in comparison.failed:
             typer.echo(printable(f"failed  {check.tier}: {check.name}: {check.message}"))
-    typer.echo(text if not markdown else f"{len(comparison.checks)} checks, {len(comparison.failed)} failed: {printable(markdown)}")
+    typer.echo(
+        text
+        if not markdown
+        else f"{len(comparison.checks)} checks, {len(comparison.failed)} failed: {printable(markdown)}"
+    )
     if comparison.failed:
         raise typer.Exit(1)

@@ -1,4 +1,6 @@
-"""`dpflbench data`: every data set, where it was found, whether it is whole, and how to get it; `data get NAME` downloads one."""
+"""`dpflbench data`: every data set, where it was found, whether it is whole, and how to get it; `data get NAME`
+downloads one.
+"""
 
 import inspect
 import os
@@ -73,7 +75,9 @@ def _show_cache() -> None:
     from dpflbench.tasks.cache import cache_folder
 
     kept = [path.stat().st_size for path in cache_folder().glob("*.pt")]
-    typer.echo(f"\ncache: {printable(cache_folder())}, {len(kept)} files, {sum(kept) / 1e6:.0f} MB; may be deleted at any time")
+    typer.echo(
+        f"\ncache: {printable(cache_folder())}, {len(kept)} files, {sum(kept) / 1e6:.0f} MB; may be deleted at any time"
+    )
 
 
 def _needed(factory: Any) -> list[str]:

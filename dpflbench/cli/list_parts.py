@@ -8,9 +8,16 @@ import typer
 from dpflbench.cli.options import Without
 
 
-def list_parts(kind: Annotated[str | None, typer.Argument(help="mechanisms, selectors, aggregators, transforms, algorithms, datasets "
-                                                          "or models; all if not given.", show_default=False)] = None,
-               without: Without = None) -> None:
+def list_parts(
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            help="mechanisms, selectors, aggregators, transforms, algorithms, datasets or models; all if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    without: Without = None,
+) -> None:
     """List installed parts with their parameters, defaults and the distribution that supplied them."""
     from tabulate import tabulate
 
@@ -23,10 +30,23 @@ def list_parts(kind: Annotated[str | None, typer.Argument(help="mechanisms, sele
         raise DpflbenchError(f"list {kind}: unknown; {suggest(kind, KINDS)}")
     catalogue = load(without or ())
     for each in [kind] if kind else KINDS:
-        rows = [[printable(part.name), printable(_parameters(part.factory)), *_extra(each, part.factory),
-                 printable(f"{part.distribution} {part.version}"), printable(part.plugin)]
-                for _, part in sorted(catalogue.parts[each].items(), key=lambda item: item[0].lower())]
-        headers = [each[:-1], "parameters (defaults)", *(["trainable"] if each == "models" else []), "supplied by", "plugin"]
+        rows = [
+            [
+                printable(part.name),
+                printable(_parameters(part.factory)),
+                *_extra(each, part.factory),
+                printable(f"{part.distribution} {part.version}"),
+                printable(part.plugin),
+            ]
+            for _, part in sorted(catalogue.parts[each].items(), key=lambda item: item[0].lower())
+        ]
+        headers = [
+            each[:-1],
+            "parameters (defaults)",
+            *(["trainable"] if each == "models" else []),
+            "supplied by",
+            "plugin",
+        ]
         typer.echo(tabulate(rows, headers, tablefmt="simple", maxcolwidths=[None, 60] + [None] * (len(headers) - 2)))
         typer.echo("")
 

@@ -6,9 +6,12 @@ from typing import Annotated
 import typer
 
 
-def new_plugin(name: Annotated[str, typer.Argument(help="What it is called, e.g. my-idea.", show_default=False)],
-               out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="New folder.  "
-                                                        "[default: dpflbench-NAME]")] = None) -> None:
+def new_plugin(
+    name: Annotated[str, typer.Argument(help="What it is called, e.g. my-idea.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="New folder.  [default: dpflbench-NAME]")
+    ] = None,
+) -> None:
     """Write a complete plugin distribution that passes `dpflbench check` as it is."""
     from dpflbench.cli.output import printable
     from dpflbench.scaffold import names_of, write_skeleton
@@ -31,4 +34,6 @@ def _free(plugin: str, label: str) -> None:
     plugins = {p.plugin: p for kind in parts.values() for p in kind.values()}
     taken += [plugins[plugin]] if plugin in plugins else []
     if taken:
-        raise DpflbenchError(f"new-plugin {plugin}: plugin '{taken[0].plugin}' of {taken[0].distribution} has that name; take another")
+        raise DpflbenchError(
+            f"new-plugin {plugin}: plugin '{taken[0].plugin}' of {taken[0].distribution} has that name; take another"
+        )

@@ -7,10 +7,18 @@ from typing import Annotated
 import typer
 
 SuiteFile = Annotated[Path, typer.Argument(help="Suite file (YAML).", show_default=False)]
-Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the suite, e.g. "
-                                                     "federation.rounds=50. May be repeated.")]
-DataRoot = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Folder with data sets.  [default: $DPFLBENCH_DATA]")]
-Without = Annotated[list[str] | None, typer.Option("--without", metavar="PLUGIN", help="Go on without a plugin. May be repeated.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override a key of the suite, e.g. federation.rounds=50. May be repeated."
+    ),
+]
+DataRoot = Annotated[
+    Path | None, typer.Option("--data", metavar="DIR", help="Folder with data sets.  [default: $DPFLBENCH_DATA]")
+]
+Without = Annotated[
+    list[str] | None, typer.Option("--without", metavar="PLUGIN", help="Go on without a plugin. May be repeated.")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
 
 

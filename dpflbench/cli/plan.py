@@ -8,11 +8,24 @@ import typer
 from dpflbench.cli.options import DataRoot, Overrides, SuiteFile, Without, data_root
 
 
-def plan(suite: SuiteFile, overrides: Overrides = None, data: DataRoot = None, without: Without = None,
-         population: Annotated[bool, typer.Option("--population", help="Also draw the federation: sizes, labels and budgets.")] = False,
-         out: Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="Where --population writes.  "
-                                                  "[default: results/<suite name>/population]")] = None) -> None:
-    """Show the runs of a suite, planned uses, noise scales, privacy cost and noise against the clip bound; nothing is trained."""
+def plan(
+    suite: SuiteFile,
+    overrides: Overrides = None,
+    data: DataRoot = None,
+    without: Without = None,
+    population: Annotated[
+        bool, typer.Option("--population", help="Also draw the federation: sizes, labels and budgets.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="DIR", help="Where --population writes.  [default: results/<suite name>/population]"
+        ),
+    ] = None,
+) -> None:
+    """Show the runs of a suite, planned uses, noise scales, privacy cost and noise against the clip bound; nothing is
+    trained.
+    """
     from dpflbench import suite as suites
 
     checked = suites.load(suite, overrides or ())
@@ -42,8 +55,11 @@ def plan(suite: SuiteFile, overrides: Overrides = None, data: DataRoot = None, w
             rows.append([*where, *_figures(forecast(made[0], Place(root)))])
     headers = ["algorithm", *checked.axes, "uses", "noise scale", "ε spent", "share of ε", "noise / clip"]
     typer.echo(tabulate(rows, headers, tablefmt="simple", disable_numparse=True))
-    typer.echo(f"\n{len(planned.runs)} runs for {len(planned.manifest.cells)} cells; figures are min / median / max over clients, "
-               f"seed {first}; noise / clip: norm of the noise in a round's mean against the clip bound.")
+    typer.echo(
+        f"\n{len(planned.runs)} runs for {len(planned.manifest.cells)} cells; figures are min / median / max over "
+        "clients, "
+        f"seed {first}; noise / clip: norm of the noise in a round's mean against the clip bound."
+    )
     for where_, reason in impossible.items():
         typer.echo(f"empty: {where_}: {reason}")
     if population:
@@ -52,11 +68,19 @@ def plan(suite: SuiteFile, overrides: Overrides = None, data: DataRoot = None, w
 
 def _figures(f: Any) -> list[str]:
     """The figures of one forecast as text."""
-    uses = "/".join(f"{v:g}" for v in f.uses) + (f" in {f.planned_rounds} of {f.rounds} rounds" if f.planned_rounds < f.rounds else "")
+    uses = "/".join(f"{v:g}" for v in f.uses) + (
+        f" in {f.planned_rounds} of {f.rounds} rounds" if f.planned_rounds < f.rounds else ""
+    )
     if f.scale is None or f.epsilon is None or f.share is None:
         return [uses, "none", "∞", "–", "0"]
     share = "/".join(f"{100 * v:.1f}" for v in f.share) + " %"
-    return [uses, "/".join(f"{v:.3g}" for v in f.scale), "/".join(f"{v:.3g}" for v in f.epsilon), share, f"{f.noise_to_clip:.2f}"]
+    return [
+        uses,
+        "/".join(f"{v:.3g}" for v in f.scale),
+        "/".join(f"{v:.3g}" for v in f.epsilon),
+        share,
+        f"{f.noise_to_clip:.2f}",
+    ]
 
 
 def _draw(checked: Any, planned: Any, catalogue: Any, root: Path | None, folder: Path) -> None:
@@ -79,4 +103,6 @@ def _draw(checked: Any, planned: Any, catalogue: Any, root: Path | None, folder:
         seen.add(key)
         world = prepare(made[0], Place(root)).world
         for path in write_population(world.task, world.setup.epsilon, world.setup.delta, folder / f"{len(seen):02d}"):
-            typer.echo(f"{', '.join(f'{k}={v}' for k, v in cell.coordinates.items()) or 'population'}: {printable(path)}")
+            typer.echo(
+                f"{', '.join(f'{k}={v}' for k, v in cell.coordinates.items()) or 'population'}: {printable(path)}"
+            )

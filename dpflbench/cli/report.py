@@ -5,16 +5,40 @@ from typing import Annotated
 
 import typer
 
-Folders = Annotated[list[Path], typer.Argument(metavar="RESULTS...", show_default=False,
-                                               help="Results folders; several are merged if only declared axes differ.")]
-Out = Annotated[Path | None, typer.Option(
-    "--out", "-o", metavar="DIR", help="Where the report goes.  [default: RESULTS/report, for several folders ./report]")]
-Formats = Annotated[list[str] | None, typer.Option(
-    "--format", "-f", metavar="FORMAT", help="markdown, csv, latex, parquet, png, pdf or html; may be repeated.  [default: all]")]
+Folders = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RESULTS...",
+        show_default=False,
+        help="Results folders; several are merged if only declared axes differ.",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="DIR",
+        help="Where the report goes.  [default: RESULTS/report, for several folders ./report]",
+    ),
+]
+Formats = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--format",
+        "-f",
+        metavar="FORMAT",
+        help="markdown, csv, latex, parquet, png, pdf or html; may be repeated.  [default: all]",
+    ),
+]
 
 
-def report(results: Folders, out: Out = None, formats: Formats = None,
-           quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the table.")] = False) -> None:
+def report(
+    results: Folders,
+    out: Out = None,
+    formats: Formats = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the table.")] = False,
+) -> None:
     """Turn records into tables, figures and one HTML page."""
     from dpflbench.cli.output import printable
     from dpflbench.execution.store import Store

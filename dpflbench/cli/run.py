@@ -1,4 +1,6 @@
-"""`dpflbench run`: a suite to records and a report. Does what is missing; the same command again goes on where it stopped."""
+"""`dpflbench run`: a suite to records and a report. Does what is missing; the same command again goes on where it
+stopped.
+"""
 
 import os
 import shlex
@@ -18,19 +20,44 @@ if TYPE_CHECKING:
     from dpflbench.execution.store import Store
     from dpflbench.plan import Planned
 
-Out = Annotated[Path | None, typer.Option("--out", "-o", metavar="DIR", help="Results folder.  [default: results/<suite name>]")]
-Jobs = Annotated[str, typer.Option("--jobs", "-j", metavar="N|auto", help="Runs at a time, each in a process of its own.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", "-o", metavar="DIR", help="Results folder.  [default: results/<suite name>]")
+]
+Jobs = Annotated[
+    str, typer.Option("--jobs", "-j", metavar="N|auto", help="Runs at a time, each in a process of its own.")
+]
 JobsPerGpu = Annotated[int, typer.Option("--jobs-per-gpu", min=1, help="Runs at a time on one GPU with --jobs auto.")]
-Threads = Annotated[int, typer.Option("--threads", min=1, help="Threads of one run. Part of the result: another number, other last bits.")]
-Where = Annotated[Literal["local", "ray"], typer.Option("--executor", help="This machine, or a Ray cluster (extra 'ray').")]
-Address = Annotated[str, typer.Option("--address", help="The Ray cluster: auto for the one of this machine, or host:port.")]
-Explain = Annotated[bool, typer.Option("--explain", help="Say of each run whether it is there, and if not why; run nothing.")]
+Threads = Annotated[
+    int,
+    typer.Option("--threads", min=1, help="Threads of one run. Part of the result: another number, other last bits."),
+]
+Where = Annotated[
+    Literal["local", "ray"], typer.Option("--executor", help="This machine, or a Ray cluster (extra 'ray').")
+]
+Address = Annotated[
+    str, typer.Option("--address", help="The Ray cluster: auto for the one of this machine, or host:port.")
+]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Say of each run whether it is there, and if not why; run nothing.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the table.")]
 
 
-def run(suite: SuiteFile, out: Out = None, overrides: Overrides = None, data: DataRoot = None, device: Device = "auto",
-        without: Without = None, jobs: Jobs = "1", jobs_per_gpu: JobsPerGpu = 1, threads: Threads = 1, executor: Where = "local",
-        address: Address = "auto", explain: Explain = False, quiet: Quiet = False) -> None:
+def run(
+    suite: SuiteFile,
+    out: Out = None,
+    overrides: Overrides = None,
+    data: DataRoot = None,
+    device: Device = "auto",
+    without: Without = None,
+    jobs: Jobs = "1",
+    jobs_per_gpu: JobsPerGpu = 1,
+    threads: Threads = 1,
+    executor: Where = "local",
+    address: Address = "auto",
+    explain: Explain = False,
+    quiet: Quiet = False,
+) -> None:
     """Run what a suite asks for and is not there yet, then print its table and write its report."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
         os.environ[name] = str(threads)  # read when torch and NumPy are loaded, here and in workers: first of all
@@ -66,12 +93,16 @@ def run(suite: SuiteFile, out: Out = None, overrides: Overrides = None, data: Da
         stop.signal = stop.signal or 2
         typer.echo("Stopped at once: runs under way go on from their last checkpoint, or start over.", err=True)
     if stop.requested:
-        typer.echo(f"Stopped; what is done is kept. Go on with:\n  {shlex.join(['dpflbench', *sys.argv[1:]])}", err=True)
+        typer.echo(
+            f"Stopped; what is done is kept. Go on with:\n  {shlex.join(['dpflbench', *sys.argv[1:]])}", err=True
+        )
         raise typer.Exit(128 + stop.signal)
     _report(store)
 
 
-def _local(jobs: str, per_gpu: int, place: "Place", store: "Store", catalogue: "Catalogue", without: tuple[str, ...]) -> "Executor":
+def _local(
+    jobs: str, per_gpu: int, place: "Place", store: "Store", catalogue: "Catalogue", without: tuple[str, ...]
+) -> "Executor":
     """This process for one run at a time on one device, workers otherwise."""
     import platform
     from dataclasses import replace
@@ -86,10 +117,14 @@ def _local(jobs: str, per_gpu: int, place: "Place", store: "Store", catalogue: "
     if len(devices) == 1:
         return in_this_process(catalogue, replace(place, device=devices[0]))
     tasks = store.work("tasks") / f"{platform.node()}-{os.getpid()}"
-    return in_workers(devices, Setting(replace(place, tasks=tasks.absolute()), store.root.absolute(), without), catalogue)
+    return in_workers(
+        devices, Setting(replace(place, tasks=tasks.absolute()), store.root.absolute(), without), catalogue
+    )
 
 
-def _carry_out(planned: "Planned", store: "Store", catalogue: "Catalogue", executor: "Executor", stop: "Stop", quiet: bool) -> None:
+def _carry_out(
+    planned: "Planned", store: "Store", catalogue: "Catalogue", executor: "Executor", stop: "Stop", quiet: bool
+) -> None:
     """Do what is missing, showing how far it is."""
     from dpflbench.cli.output import printable
     from dpflbench.execution.display import display
@@ -104,7 +139,12 @@ def _carry_out(planned: "Planned", store: "Store", catalogue: "Catalogue", execu
     with display(typer.echo, printable, sys.stdout.isatty(), quiet) as shown:
         progress = Progress(planned.manifest, rounds, shown, store)
         try:
-            work = Worklist(by_task(planned.runs, catalogue), store, progress.say, lambda record: progress.finished(record, reused=True))
+            work = Worklist(
+                by_task(planned.runs, catalogue),
+                store,
+                progress.say,
+                lambda record: progress.finished(record, reused=True),
+            )
             carry_out(work, executor, progress, stop)
         finally:
             progress.close()

@@ -25,7 +25,11 @@ def status(results: Folder) -> None:
     total, named = len(found.manifest.runs), labels(found.manifest)
     counts = Counter(str(record.status) for record in found.records.values())
     parts = ", ".join(f"{counts[kind]} {kind}" for kind in ENDED if counts[kind])
-    typer.echo(printable(f"{found.manifest.name}: {len(found.records)} of {total} runs have a record{': ' if parts else ''}{parts}"))
+    typer.echo(
+        printable(
+            f"{found.manifest.name}: {len(found.records)} of {total} runs have a record{': ' if parts else ''}{parts}"
+        )
+    )
     for record in found.records.values():
         if record.status != "done":
             typer.echo(printable(f"{record.status}: {record.id} {named[record.id]}: {record.reason}"))
@@ -37,9 +41,16 @@ def status(results: Folder) -> None:
     processes = alive(store)
     for process in processes:
         ago, left = max(0.0, time.time() - process.updated), process.seconds_left
-        typer.echo("\n" + printable(f"process {process.pid} on {process.host}, heard of {duration(ago)} ago"
-                             f"{'' if left is None else f', about {duration(left)} left'}:"))
+        typer.echo(
+            "\n"
+            + printable(
+                f"process {process.pid} on {process.host}, heard of {duration(ago)} ago"
+                f"{'' if left is None else f', about {duration(left)} left'}:"
+            )
+        )
         rows = [[printable(text) for text in running_row(row)] for row in process.running]
-        typer.echo(tabulate(rows, ["run", "round", "utility", "rounds/s", "where"], tablefmt="simple", disable_numparse=True))
+        typer.echo(
+            tabulate(rows, ["run", "round", "utility", "rounds/s", "where"], tablefmt="simple", disable_numparse=True)
+        )
     if not processes and len(found.records) < total:
         typer.echo("nothing is running here; `dpflbench run` does what is missing")

@@ -6,9 +6,13 @@ from typing import Annotated
 import typer
 
 
-def verify(results: Annotated[Path, typer.Argument(help="Results folder, yours or somebody else's.", show_default=False)],
-           quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what is wrong, and the verdict.")] = False) -> None:
-    """Recompute every client's epsilon, every schedule, budget and digest from the records alone; exit 1 if anything differs."""
+def verify(
+    results: Annotated[Path, typer.Argument(help="Results folder, yours or somebody else's.", show_default=False)],
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only what is wrong, and the verdict.")] = False,
+) -> None:
+    """Recompute every client's epsilon, every schedule, budget and digest from the records alone; exit 1 if anything
+    differs.
+    """
     from dpflbench.cli.output import printable
     from dpflbench.execution.store import Store
     from dpflbench.privacy.verify import verify as findings
@@ -23,8 +27,12 @@ def verify(results: Annotated[Path, typer.Argument(help="Results folder, yours o
             continue
         good, missing = good + (not finding.missing), missing + finding.missing
         if not quiet:
-            typer.echo(printable(f"{'–' if finding.missing else 'ok':4}  {finding.run:20}  {finding.label}: {finding.summary}"))
+            typer.echo(
+                printable(f"{'–' if finding.missing else 'ok':4}  {finding.run:20}  {finding.label}: {finding.summary}")
+            )
     extra = f", {missing} not there (yet)" if missing else ""
-    typer.echo(f"{'NOT VERIFIED' if bad else 'Verified'}: {good} runs agree with a second accountant, {bad} findings{extra}.")
+    typer.echo(
+        f"{'NOT VERIFIED' if bad else 'Verified'}: {good} runs agree with a second accountant, {bad} findings{extra}."
+    )
     if bad or not good:
         raise typer.Exit(1)

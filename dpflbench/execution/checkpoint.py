@@ -1,8 +1,8 @@
 """A run half done, as bytes: the state of model, transforms, aggregator, plan, noisy losses and ledger after a round.
 
-Streams need no place here: every generator belongs to one round. A checkpoint is data, never code: it is read with `weights_only`,
-and only where it belongs to the same run, on the same kind of device with the same last bits; elsewhere the run starts over, so that
-a resumed run always equals an uninterrupted one.
+Streams need no place here: every generator belongs to one round. A checkpoint is data, never code: it is read with
+`weights_only`, and only where it belongs to the same run, on the same kind of device with the same last bits; elsewhere
+the run starts over, so that a resumed run always equals an uninterrupted one.
 """
 
 import hashlib
@@ -26,7 +26,10 @@ from dpflbench.interfaces import Losses, Plan, Probe
 from dpflbench.privacy.ledger import Ledger
 
 SCHEMA = 1
-ARRAY, PLACED = "dpflbench/array", "dpflbench/placed"  # mark a tensor that was an array, and one that lay on an accelerator
+ARRAY, PLACED = (
+    "dpflbench/array",
+    "dpflbench/placed",
+)  # mark a tensor that was an array, and one that lay on an accelerator
 
 
 class CheckpointError(DpflbenchError):
@@ -36,9 +39,16 @@ class CheckpointError(DpflbenchError):
 def pack(run: str, device: str, state: State, ledger: Ledger | None, clock: Clock) -> bytes:
     """A checkpoint; CheckpointError if a plugin's state holds what a checkpoint cannot."""
     body = {
-        "schema": SCHEMA, "run": run, **fingerprint(device), "round": state.round,
-        "clock": {"gradient": clock.gradient, "samples": clock.samples, "seconds": time.perf_counter() - clock.started,
-                  "cpu": time.process_time() - clock.cpu},
+        "schema": SCHEMA,
+        "run": run,
+        **fingerprint(device),
+        "round": state.round,
+        "clock": {
+            "gradient": clock.gradient,
+            "samples": clock.samples,
+            "seconds": time.perf_counter() - clock.started,
+            "cpu": time.process_time() - clock.cpu,
+        },
         "state": {f.name: freeze(_plain(f.name, getattr(state, f.name)), f"state.{f.name}") for f in fields(state)},
         "ledger": None if ledger is None else freeze(ledger.state(), "ledger"),
     }
@@ -47,20 +57,33 @@ def pack(run: str, device: str, state: State, ledger: Ledger | None, clock: Cloc
     return hashlib.sha256(buffer.getvalue()).hexdigest().encode() + b"\n" + buffer.getvalue()
 
 
-def unpack(data: bytes, run: str, device: str, world: World, ledger: Ledger | None) -> tuple[State, Ledger | None, Clock]:
+def unpack(
+    data: bytes, run: str, device: str, world: World, ledger: Ledger | None
+) -> tuple[State, Ledger | None, Clock]:
     """What `pack` was given; CheckpointError says why a checkpoint cannot be used for this run."""
     body = _read(data)
     if body.get("schema") != SCHEMA or body.get("run") != run:
-        raise CheckpointError(f"belongs to run {body.get('run')!r} in schema {body.get('schema')!r}, not to {run} in {SCHEMA}")
+        raise CheckpointError(
+            f"belongs to run {body.get('run')!r} in schema {body.get('schema')!r}, not to {run} in {SCHEMA}"
+        )
     for name, here in fingerprint(device).items():
         if body.get(name) != here:
             raise CheckpointError(f"was made with {name} {body.get(name)}, here it is {here}")
     try:
         parts = {name: thaw(value, device) for name, value in body["state"].items()}
         state = _rebuilt(parts)
-        restored = None if body["ledger"] is None or ledger is None else Ledger.from_state(ledger.mechanism, thaw(body["ledger"]))
+        restored = (
+            None
+            if body["ledger"] is None or ledger is None
+            else Ledger.from_state(ledger.mechanism, thaw(body["ledger"]))
+        )
         times = body["clock"]
-        clock = Clock(times["gradient"], times["samples"], time.perf_counter() - times["seconds"], time.process_time() - times["cpu"])
+        clock = Clock(
+            times["gradient"],
+            times["samples"],
+            time.perf_counter() - times["seconds"],
+            time.process_time() - times["cpu"],
+        )
         _check(state, restored, world, ledger)
     except (KeyError, TypeError, ValueError, AttributeError, DpflbenchError) as e:
         raise CheckpointError(f"does not fit the run ({type(e).__name__}: {e})") from None
@@ -76,12 +99,16 @@ def round_of(data: bytes) -> int | None:
 
 
 def fingerprint(device: str) -> dict[str, str]:
-    """What must agree for a resumed run to equal an uninterrupted one: kind of device, and the last bits computed here."""
+    """What must agree for a resumed run to equal an uninterrupted one: kind of device, and the last bits computed
+    here.
+    """
     return {"device": torch.device(device).type, "numerics": numerics(torch.get_num_threads())}
 
 
 def freeze(value: Any, where: str) -> Any:
-    """The value with arrays as marked tensors; CheckpointError names what is neither number, text, array nor a container of those."""
+    """The value with arrays as marked tensors; CheckpointError names what is neither number, text, array nor a
+    container of those.
+    """
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, Tensor):
@@ -98,8 +125,10 @@ def freeze(value: Any, where: str) -> Any:
         return {freeze(k, where): freeze(v, f"{where}.{k}") for k, v in value.items()}
     if type(value) in (list, tuple):
         return type(value)(freeze(v, f"{where}[{i}]") for i, v in enumerate(value))
-    raise CheckpointError(f"{where}: {type(value).__name__} cannot be checkpointed; None, numbers, tensors, arrays, dicts, lists and "
-                          "tuples can")
+    raise CheckpointError(
+        f"{where}: {type(value).__name__} cannot be checkpointed; None, numbers, tensors, arrays, dicts, lists and "
+        "tuples can"
+    )
 
 
 def thaw(value: Any, device: str = "cpu") -> Any:
@@ -147,8 +176,15 @@ def _rebuilt(parts: dict[str, Any]) -> State:
     if plan is not None:
         plan = Plan(**{**plan, "probe": None if plan["probe"] is None else Probe(**plan["probe"])})
     points = tuple((done, Point(utility, loss)) for done, utility, loss in parts["points"])
-    return State(**{**parts, "plan": plan, "points": points, "losses": Losses(**parts["losses"]),
-                    "calibration": None if calibration is None else Calibration(**calibration)})
+    return State(
+        **{
+            **parts,
+            "plan": plan,
+            "points": points,
+            "losses": Losses(**parts["losses"]),
+            "calibration": None if calibration is None else Calibration(**calibration),
+        }
+    )
 
 
 def _check(state: State, restored: Ledger | None, world: World, fresh: Ledger | None) -> None:

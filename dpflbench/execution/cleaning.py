@@ -1,4 +1,6 @@
-"""What a results folder can do without: leftovers of processes that were killed, and records its suite no longer asks for."""
+"""What a results folder can do without: leftovers of processes that were killed, and records its suite no longer asks
+for.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -33,7 +35,11 @@ def leftovers(store: Store, stale: bool) -> Iterator[Leftover]:
             yield Leftover(path, "the checkpoint of a finished run")
         elif stale and path.stem not in wanted:
             yield Leftover(path, "the checkpoint of a run that the suite does not ask for")
-    for kind, reason in (("locks", "a lock that nobody holds"), ("running", "a process that is gone"), ("tasks", "data shared by workers")):
+    for kind, reason in (
+        ("locks", "a lock that nobody holds"),
+        ("running", "a process that is gone"),
+        ("tasks", "data shared by workers"),
+    ):
         for path in sorted(store.work(kind).glob("[!.]*")):
             yield Leftover(path, reason)
     if stale:

@@ -1,4 +1,6 @@
-"""What a terminal shows of a suite under way: a live view, plain lines where there is no terminal, or nothing but warnings."""
+"""What a terminal shows of a suite under way: a live view, plain lines where there is no terminal, or nothing but
+warnings.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -133,4 +135,10 @@ def running_row(row: dict[str, Any]) -> list[str]:
     """A running run as texts: what, round, utility so far, speed, where."""
     utility = "–" if row.get("utility") is None else f"{row['utility']:.2f}"
     speed = f"{row['speed']:.1f}" if row.get("speed") else "–"
-    return [str(row.get("label", "?")), f"{row.get('round', 0)}/{row.get('rounds', '?')}", utility, speed, str(row.get("where", ""))]
+    return [
+        str(row.get("label", "?")),
+        f"{row.get('round', 0)}/{row.get('rounds', '?')}",
+        utility,
+        speed,
+        str(row.get("where", "")),
+    ]

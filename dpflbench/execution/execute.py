@@ -1,7 +1,7 @@
 """One run from its configuration to its record, in this process.
 
-A run is a pure function of configuration, data and device: an executor anywhere calls `execute` and keeps what comes back. Whoever
-watches a run is told of every round, keeps its checkpoints and can ask it to stop.
+A run is a pure function of configuration, data and device: an executor anywhere calls `execute` and keeps what comes
+back. Whoever watches a run is told of every round, keeps its checkpoints and can ask it to stop.
 """
 
 import time
@@ -75,8 +75,12 @@ def assembly_of(run: Run, catalogue: Catalogue) -> Assembly:
     return made[0]
 
 
-def execute(run: Run, catalogue: Catalogue, place: Place, watch: Watch | None = None, task: Task | None = None) -> Record:
-    """The record of a run: done, diverged, disqualified or failed, each with its reason; Interrupted if it was asked to stop."""
+def execute(
+    run: Run, catalogue: Catalogue, place: Place, watch: Watch | None = None, task: Task | None = None
+) -> Record:
+    """The record of a run: done, diverged, disqualified or failed, each with its reason; Interrupted if it was asked to
+    stop.
+    """
     attempt = Attempt(run, assembly_of(run, catalogue), place, watch or Nobody())
     with threads(place.threads):
         try:
@@ -88,7 +92,10 @@ def execute(run: Run, catalogue: Catalogue, place: Place, watch: Watch | None = 
             raise
         except DpflbenchError as e:
             status, reason = "failed", str(e)
-        except (Exception, SystemExit) as e:  # whatever a plugin or we do wrong costs its run, not the suite; the record says what it was
+        except (
+            Exception,
+            SystemExit,
+        ) as e:  # whatever a plugin or we do wrong costs its run, not the suite; the record says what it was
             status, reason = "failed", f"{type(e).__name__}: {e}"
             attempt.extra["traceback"] = traceback.format_exc(limit=-8)
         return attempt.ended(status, reason)
@@ -143,8 +150,13 @@ class Attempt:
         try:
             return self.record(status, reason)
         except Exception as e:  # what was wrong with the run may be wrong with its record too
-            return bare_record(self.run, self.assembly, "failed", f"{reason}; its record: {type(e).__name__}: {e}",
-                               {**measured(self.clock, self.place.device), **self.extra})
+            return bare_record(
+                self.run,
+                self.assembly,
+                "failed",
+                f"{reason}; its record: {type(e).__name__}: {e}",
+                {**measured(self.clock, self.place.device), **self.extra},
+            )
 
     def _resume(self) -> None:
         """Go on where an earlier attempt stopped, if its checkpoint can be used."""
@@ -152,7 +164,9 @@ class Attempt:
         if data is None or self.prepared is None:
             return
         try:
-            state, ledger, clock = unpack(data, self.run.id, self.place.device, self.prepared.world, self.prepared.ledger)
+            state, ledger, clock = unpack(
+                data, self.run.id, self.place.device, self.prepared.world, self.prepared.ledger
+            )
         except CheckpointError as e:
             self.watch.say(f"{self.run.id}: its checkpoint {e}; it starts over")
             return

@@ -1,7 +1,8 @@
-"""Where runs happen: in this process, in local workers, on a Ray cluster. Each executor claims runs and yields their records.
+"""Where runs happen: in this process, in local workers, on a Ray cluster. Each executor claims runs and yields their
+records.
 
-An executor is a function of a worklist and what it needs beside it. When it is asked to stop it lets its runs finish their round and
-keep a checkpoint, and ends.
+An executor is a function of a worklist and what it needs beside it. When it is asked to stop it lets its runs finish
+their round and keep a checkpoint, and ends.
 """
 
 import contextlib
@@ -67,6 +68,7 @@ def carry_out(work: Worklist, executor: Executor, progress: Progress, stop: Stop
 
 def in_this_process(catalogue: Catalogue, place: Place) -> Executor:
     """One run after the other, here."""
+
     def executor(work: Worklist, progress: Progress, stop: Stop) -> Generator[Record, None, None]:
         while work.open and not stop.requested:
             run = work.claim()
@@ -95,7 +97,9 @@ def cores() -> int:
 
 
 def jobs_of(text: str, device: str, per_gpu: int, threads: int, gpus: int) -> int:
-    """How many runs at a time: a number, or `auto` for as many as cores or accelerators serve without waiting for each other."""
+    """How many runs at a time: a number, or `auto` for as many as cores or accelerators serve without waiting for each
+    other.
+    """
     if text == "auto":
         if device == "cuda":
             return max(1, gpus) * per_gpu

@@ -1,7 +1,7 @@
 """Why a run would be reused or repeated: its own record first, then records that were made for the same configuration.
 
-A record is stale when its configuration is asked for but something else its id covers has changed: a plugin's sources or version,
-the harness, or the data.
+A record is stale when its configuration is asked for but something else its id covers has changed: a plugin's sources
+or version, the harness, or the data.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,7 +52,9 @@ def _own(store: Store, run: str) -> tuple[Verdict, str]:
 
 
 def _others(store: Store, runs: Mapping[str, Run]) -> dict[str, list[Record]]:
-    """Records that the plan does not ask for, by their configuration's digest; damaged ones cannot say what they were."""
+    """Records that the plan does not ask for, by their configuration's digest; damaged ones cannot say what they
+    were.
+    """
     found: dict[str, list[Record]] = {}
     for run in store.ids():
         if run in runs:
@@ -70,8 +72,11 @@ def _stale(run: Run, others: Mapping[str, list[Record]]) -> tuple[Verdict, str] 
     """What has changed since a record of the same configuration; of several the one with the fewest changes."""
     candidates = []
     for record in others.get(content_digest(run.config), ()):
-        changes = [f"{name} was {record.plugins.get(name, 'not in use')}, is {run.plugins.get(name, 'not in use')}"
-                   for name in sorted({*record.plugins, *run.plugins}) if record.plugins.get(name) != run.plugins.get(name)]
+        changes = [
+            f"{name} was {record.plugins.get(name, 'not in use')}, is {run.plugins.get(name, 'not in use')}"
+            for name in sorted({*record.plugins, *run.plugins})
+            if record.plugins.get(name) != run.plugins.get(name)
+        ]
         before = record.facts.get("data_digest")
         if before is not None and before != run.data_digest:
             changes.append(f"the data changed (digest was {str(before)[:12]}, is {run.data_digest[:12]})")
@@ -88,7 +93,9 @@ def _nearest(run: Run, others: Mapping[str, list[Record]], most: int = 2) -> str
                 continue
             have = flat(record.config)
             differ = [name for name in sorted({*have, *wanted}) if have.get(name) != wanted.get(name)]
-            text = ", ".join(f"{name} was {have.get(name, 'not set')}, is {wanted.get(name, 'not set')}" for name in differ)
+            text = ", ".join(
+                f"{name} was {have.get(name, 'not set')}, is {wanted.get(name, 'not set')}" for name in differ
+            )
             best = min(best, (len(differ), f"like record {record.id} but {text}"))
     return best[1]
 

@@ -21,47 +21,100 @@ from dpflbench.plan import Run
 from dpflbench.records import MSE, Record, Status, content_digest
 
 
-def record_of(run: Run, assembly: Assembly, prepared: Prepared, state: State | None, status: Status, reason: str,
-              measured: Mapping[str, Any]) -> Record:
+def record_of(
+    run: Run,
+    assembly: Assembly,
+    prepared: Prepared,
+    state: State | None,
+    status: Status,
+    reason: str,
+    measured: Mapping[str, Any],
+) -> Record:
     """Everything a run has done so far; utilities at the end only for one that is done."""
     world, ledger = prepared.world, prepared.ledger
-    clients: dict[str, Any] = {"n_examples": world.setup.n_examples, "epsilon": world.setup.epsilon, "delta": world.setup.delta,
-                               "epsilon_spent": ledger.epsilon_spent() if ledger else np.full(world.setup.n_clients, np.inf),
-                               "n_holdout": world.task.holdout.sizes.astype(np.int64)}
+    clients: dict[str, Any] = {
+        "n_examples": world.setup.n_examples,
+        "epsilon": world.setup.epsilon,
+        "delta": world.setup.delta,
+        "epsilon_spent": ledger.epsilon_spent() if ledger else np.full(world.setup.n_clients, np.inf),
+        "n_holdout": world.task.holdout.sizes.astype(np.int64),
+    }
     final: dict[str, float] = {}
     curves: dict[str, Any] = {}
     notes: list[Mapping[str, Any]] = []
     if state is not None:
         clients["uses"] = state.used
         notes = list(state.notes)
-        curves = {"round": np.array([r for r, _ in state.points]), "utility_global": np.array([p.utility for _, p in state.points]),
-                  "loss": np.array([p.loss for _, p in state.points])}
+        curves = {
+            "round": np.array([r for r, _ in state.points]),
+            "utility_global": np.array([p.utility for _, p in state.points]),
+            "loss": np.array([p.loss for _, p in state.points]),
+        }
         if status == "done":
             final = _final(prepared, state, curves, clients)
-    return Record(run.id, status, reason, run.config, assembly.algorithm.name, assembly.algorithm.private, metric_of(world.task),
-                  curves, final, clients, ledger.events() if ledger else {}, _facts(run, assembly, prepared, state), notes,
-                  run.plugins, measured)
+    return Record(
+        run.id,
+        status,
+        reason,
+        run.config,
+        assembly.algorithm.name,
+        assembly.algorithm.private,
+        metric_of(world.task),
+        curves,
+        final,
+        clients,
+        ledger.events() if ledger else {},
+        _facts(run, assembly, prepared, state),
+        notes,
+        run.plugins,
+        measured,
+    )
 
 
 def bare_record(run: Run, assembly: Assembly, status: Status, reason: str, measured: Mapping[str, Any]) -> Record:
     """The record of a run of which nothing is left but the way it ended."""
-    return Record(run.id, status, reason, run.config, assembly.algorithm.name, assembly.algorithm.private, MSE, plugins=run.plugins,
-                  measured=measured)
+    return Record(
+        run.id,
+        status,
+        reason,
+        run.config,
+        assembly.algorithm.name,
+        assembly.algorithm.private,
+        MSE,
+        plugins=run.plugins,
+        measured=measured,
+    )
 
 
 def measured(clock: Clock, device: str) -> dict[str, Any]:
     """Times and machine: what no digest covers."""
     seconds = time.perf_counter() - clock.started
-    return {"seconds": seconds, "cpu_seconds": time.process_time() - clock.cpu,  # of the rounds
-            "gradient_seconds": clock.gradient, "samples_per_second": clock.samples / clock.gradient if clock.gradient else 0.0,
-            "started": time.time() - seconds, **environment(device), **reference(device)}
+    return {
+        "seconds": seconds,
+        "cpu_seconds": time.process_time() - clock.cpu,  # of the rounds
+        "gradient_seconds": clock.gradient,
+        "samples_per_second": clock.samples / clock.gradient if clock.gradient else 0.0,
+        "started": time.time() - seconds,
+        **environment(device),
+        **reference(device),
+    }
 
 
 def environment(device: str) -> dict[str, Any]:
     """Versions and machine of a measurement."""
-    versions = {"python": platform.python_version(), "torch": str(torch.__version__), "numpy": np.__version__, "dpflbench": __version__}
-    return {"device": device, "threads": torch.get_num_threads(), "versions": versions,
-            "machine": f"{platform.system()} {platform.machine()}", "platform": sys.platform}
+    versions = {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "dpflbench": __version__,
+    }
+    return {
+        "device": device,
+        "threads": torch.get_num_threads(),
+        "versions": versions,
+        "machine": f"{platform.system()} {platform.machine()}",
+        "platform": sys.platform,
+    }
 
 
 def digest_of(tensor: Tensor) -> str:
@@ -77,19 +130,37 @@ def _final(prepared: Prepared, state: State, curves: Mapping[str, Any], clients:
     best = np.argmax if metric_of(world.task).higher_is_better else np.argmin
     top = int(best(curves["utility_global"]))
     counts = world.task.holdout.sizes.astype(float)
-    return {"utility_global": float(curves["utility_global"][-1]), "loss": float(curves["loss"][-1]),
-            "utility_mean_phi": evaluate_mean_phi(world.engine, state.theta, state.phi, world.task),
-            "utility_personal": pooled(personal, counts), "utility_shared": pooled(shared, counts),
-            "best_utility_global": float(curves["utility_global"][top]), "best_round": float(curves["round"][top])}
+    return {
+        "utility_global": float(curves["utility_global"][-1]),
+        "loss": float(curves["loss"][-1]),
+        "utility_mean_phi": evaluate_mean_phi(world.engine, state.theta, state.phi, world.task),
+        "utility_personal": pooled(personal, counts),
+        "utility_shared": pooled(shared, counts),
+        "best_utility_global": float(curves["utility_global"][top]),
+        "best_round": float(curves["round"][top]),
+    }
 
 
 def _facts(run: Run, assembly: Assembly, prepared: Prepared, state: State | None) -> dict[str, Any]:
     world, task = prepared.world, prepared.world.task
-    split = content_digest([task.train.offsets, digest_of(task.train.y), task.holdout.offsets, digest_of(task.holdout.y)])
+    split = content_digest(
+        [task.train.offsets, digest_of(task.train.y), task.holdout.offsets, digest_of(task.holdout.y)]
+    )
     return {
-        "dim": world.engine.layout.dim, "phi_dim": world.setup.phi_dim, "n_train": len(task.train.y), "n_test": len(task.test_y),
-        "n_classes": task.n_classes, "gradient_path": world.engine.path, "data_digest": run.data_digest, "split_digest": split,
-        "initial_model": digest_of(prepared.theta), "final_model": digest_of(state.theta) if state is not None else "",
-        "mechanism": {"name": assembly.mechanism.name if assembly.mechanism else "none", "clip_norm": world.setup.clip_norm},
-        "references": dict(task.references), "ledger_digest": prepared.ledger.digest() if prepared.ledger else "",
+        "dim": world.engine.layout.dim,
+        "phi_dim": world.setup.phi_dim,
+        "n_train": len(task.train.y),
+        "n_test": len(task.test_y),
+        "n_classes": task.n_classes,
+        "gradient_path": world.engine.path,
+        "data_digest": run.data_digest,
+        "split_digest": split,
+        "initial_model": digest_of(prepared.theta),
+        "final_model": digest_of(state.theta) if state is not None else "",
+        "mechanism": {
+            "name": assembly.mechanism.name if assembly.mechanism else "none",
+            "clip_norm": world.setup.clip_norm,
+        },
+        "references": dict(task.references),
+        "ledger_digest": prepared.ledger.digest() if prepared.ledger else "",
     }

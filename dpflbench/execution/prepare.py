@@ -1,7 +1,7 @@
 """A run before its first round: data, budgets, initial model and engine, each from its own stream.
 
-Everything here and after is computed with a fixed number of threads, one unless told otherwise: how torch adds up depends on it, and
-a result must not depend on how many cores a machine has or how many runs share them.
+Everything here and after is computed with a fixed number of threads, one unless told otherwise: how torch adds up
+depends on it, and a result must not depend on how many cores a machine has or how many runs share them.
 """
 
 import os
@@ -32,7 +32,9 @@ VARIABLE = "DPFLBENCH_CHECKPOINT_SECONDS"
 
 
 def save_every() -> float:
-    """Seconds between checkpoints: $DPFLBENCH_CHECKPOINT_SECONDS, 0 for every round; else 20, so that short runs have none."""
+    """Seconds between checkpoints: $DPFLBENCH_CHECKPOINT_SECONDS, 0 for every round; else 20, so that short runs have
+    none.
+    """
     return float(os.environ.get(VARIABLE) or 20.0)
 
 
@@ -76,10 +78,21 @@ def prepare(assembly: Assembly, place: Place, task: Task | None = None) -> Prepa
         module = streams.isolated("init", lambda: assembly.model.build(task.input_shape, task.n_outputs))
         order = assembly.mechanism.clip_order if assembly.mechanism else 2
         probe_layout = Engine(module, task.n_classes, order).layout
-        phi = algorithm.transform.init(federation.clients, task.input_shape, probe_layout, streams.torch("transform")).to(place.device)
+        phi = algorithm.transform.init(
+            federation.clients, task.input_shape, probe_layout, streams.torch("transform")
+        ).to(place.device)
         engine = Engine(module, task.n_classes, order, algorithm.transform, phi.shape[1])
         setup = setup_of(assembly, task, streams, engine.layout, phi.shape[1])
-        world = World(algorithm, setup, task, engine, streams, federation.weight_decay, federation.momentum, assembly.evaluate.every)
+        world = World(
+            algorithm,
+            setup,
+            task,
+            engine,
+            streams,
+            federation.weight_decay,
+            federation.momentum,
+            assembly.evaluate.every,
+        )
         ledger = Ledger(setup.mechanism, setup.epsilon, setup.delta) if algorithm.private else None
         return Prepared(world, ledger, initial_theta(module).to(place.device), phi)
 
@@ -93,14 +106,35 @@ def setup_of(assembly: Assembly, task: Task, streams: Streams, layout: Layout, p
     delta = assembly.delta.draw(n, rng) if private and assembly.delta else np.zeros(n)
     budget = assembly.mechanism.budget(epsilon, delta) if private and assembly.mechanism else np.full((n, 1), np.inf)
     mechanism: Any = assembly.mechanism  # None only where nothing is noised or clipped
-    return Setup(n, federation.cohort, federation.rounds, task.train.sizes.astype(np.int64), epsilon, delta, budget, mechanism,
-                 assembly.clip_norm or float("inf"), federation.lr, layout, phi_dim, task.n_classes)
+    return Setup(
+        n,
+        federation.cohort,
+        federation.rounds,
+        task.train.sizes.astype(np.int64),
+        epsilon,
+        delta,
+        budget,
+        mechanism,
+        assembly.clip_norm or float("inf"),
+        federation.lr,
+        layout,
+        phi_dim,
+        task.n_classes,
+    )
 
 
 def task_key(assembly: Assembly) -> tuple[Any, ...]:
     """What determines the task of a run: runs that agree in it learn from the same tensors."""
-    return (assembly.dataset, assembly.features, assembly.partition, assembly.federation.clients, assembly.holdout,
-            assembly.split, assembly.limit, assembly.seed)
+    return (
+        assembly.dataset,
+        assembly.features,
+        assembly.partition,
+        assembly.federation.clients,
+        assembly.holdout,
+        assembly.split,
+        assembly.limit,
+        assembly.seed,
+    )
 
 
 def task_of(assembly: Assembly, place: Place) -> Task:
@@ -109,10 +143,21 @@ def task_of(assembly: Assembly, place: Place) -> Task:
 
 
 @lru_cache(maxsize=2)
-def _task(dataset: Dataset, features: Features | None, partition: Partition, clients: int, holdout: float,
-          split: Literal["official", "paper"], limit: int | None, seed: int, place: Place) -> Task:
+def _task(
+    dataset: Dataset,
+    features: Features | None,
+    partition: Partition,
+    clients: int,
+    holdout: float,
+    split: Literal["official", "paper"],
+    limit: int | None,
+    seed: int,
+    place: Place,
+) -> Task:
     def build() -> Task:
-        return load_task(dataset, features, partition, clients, holdout, split, Streams(seed), place.root, place.device, limit)
+        return load_task(
+            dataset, features, partition, clients, holdout, split, Streams(seed), place.root, place.device, limit
+        )
 
     if place.tasks is None or torch.device(place.device).type != "cpu":
         return build()

@@ -1,4 +1,6 @@
-"""How worker processes are started. Imports nothing heavy, so that the first one can warm up while a suite is being planned."""
+"""How worker processes are started. Imports nothing heavy, so that the first one can warm up while a suite is being
+planned.
+"""
 
 import multiprocessing as mp
 import signal
@@ -14,7 +16,9 @@ WORKER = "dpflbench.execution.workers"
 
 @lru_cache
 def context() -> Any:
-    """Processes are started afresh, on Linux from one process that has imported everything once and done nothing since."""
+    """Processes are started afresh, on Linux from one process that has imported everything once and done nothing
+    since.
+    """
     if not sys.platform.startswith("linux"):
         return mp.get_context("spawn")
     chosen = mp.get_context("forkserver")
@@ -31,7 +35,9 @@ def warm_up() -> None:
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """A process started inside never gets Ctrl-C or TERM, not even while it imports; ours wait until the end of the block."""
+    """A process started inside never gets Ctrl-C or TERM, not even while it imports; ours wait until the end of the
+    block.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -1,7 +1,7 @@
 """How far a suite is: counts, running runs, time left; and the same as a small file that other terminals can read.
 
-Time left is what the rounds still to play take at the pace so far. The file in RESULTS/work/running is a sign of life: it is
-written anew every second or so and goes when the process ends in good order.
+Time left is what the rounds still to play take at the pace so far. The file in RESULTS/work/running is a sign of life:
+it is written anew every second or so and goes when the process ends in good order.
 """
 
 import contextlib
@@ -90,7 +90,9 @@ class Display(Protocol):
 class Progress:
     """The books of one `dpflbench run`: executors tell it what happens, a display shows it."""
 
-    def __init__(self, manifest: Manifest, rounds: Mapping[str, int], display: Display, store: Store | None = None) -> None:
+    def __init__(
+        self, manifest: Manifest, rounds: Mapping[str, int], display: Display, store: Store | None = None
+    ) -> None:
         self.display = display
         self.labels = labels(manifest)
         self.rounds = rounds
@@ -215,7 +217,9 @@ def is_alive(host: str, pid: int, updated: float) -> bool:
 def refuse_if_alive(store: Store, what: str) -> None:
     """DpflbenchError if somebody works in the folder."""
     for snapshot in alive(store):
-        raise DpflbenchError(f"{store.root}: process {snapshot.pid} on {snapshot.host} works here; {what} when it has ended")
+        raise DpflbenchError(
+            f"{store.root}: process {snapshot.pid} on {snapshot.host} works here; {what} when it has ended"
+        )
 
 
 def bury(store: Store) -> None:

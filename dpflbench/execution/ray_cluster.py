@@ -1,8 +1,9 @@
 """Runs on a Ray cluster, for those who outgrow one machine. Ray schedules; this process claims runs and keeps records.
 
-Data is made here and shipped through the object store, once a node: other nodes need no data files, only the same packages. A desk
-(one actor beside this process) passes on reports, checkpoints and the wish to stop, so no file system has to be shared either. When
-a node is lost Ray starts its runs again elsewhere, and they go on from their last checkpoint.
+Data is made here and shipped through the object store, once a node: other nodes need no data files, only the same
+packages. A desk (one actor beside this process) passes on reports, checkpoints and the wish to stop, so no file system
+has to be shared either. When a node is lost Ray starts its runs again elsewhere, and they go on from their last
+checkpoint.
 """
 
 import time
@@ -31,7 +32,9 @@ REPORT, POLL = 0.5, 0.5  # seconds between reports of a run, and between looks a
 
 
 class Desk:
-    """Passes messages between runs and the process that started them. An actor: its methods are called from everywhere."""
+    """Passes messages between runs and the process that started them. An actor: its methods are called from
+    everywhere.
+    """
 
     def __init__(self) -> None:
         self.stopping = False
@@ -169,18 +172,30 @@ class Cluster:
 
         here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=False)
         self.desk = ray.remote(num_cpus=0, scheduling_strategy=here)(Desk).remote()
-        environment = {name: str(self.place.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-        self.submit = ray.remote(num_cpus=self.resources["cpu"], num_gpus=self.resources["gpu"], max_retries=RETRIES,
-                                 runtime_env={"env_vars": environment})(remote_run)
+        environment = {
+            name: str(self.place.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+        }
+        self.submit = ray.remote(
+            num_cpus=self.resources["cpu"],
+            num_gpus=self.resources["gpu"],
+            max_retries=RETRIES,
+            runtime_env={"env_vars": environment},
+        )(remote_run)
 
     def _room(self, ray: Any) -> int:
         """How many runs to have under way: enough that the cluster never waits, as it is at this moment."""
         there = ray.cluster_resources()
-        fits = [int(there.get(name, 0) / need) for name, need in (("CPU", self.resources["cpu"]), ("GPU", self.resources["gpu"])) if need]
+        fits = [
+            int(there.get(name, 0) / need)
+            for name, need in (("CPU", self.resources["cpu"]), ("GPU", self.resources["gpu"]))
+            if need
+        ]
         room = AHEAD * min(fits, default=1)
         if not room and not self.warned:
             self.warned = True
-            self.progress.say(f"the cluster has no room for a run that asks for {dict(self.resources)}; waiting for nodes to join")
+            self.progress.say(
+                f"the cluster has no room for a run that asks for {dict(self.resources)}; waiting for nodes to join"
+            )
         return max(1, room)
 
     def _start(self, ray: Any, run: Run) -> None:
@@ -188,7 +203,9 @@ class Cluster:
         key = repr(task_key(assembly))
         if key not in self.tasks:
             parts = to_parts(task_of(assembly, Place(self.place.root, "cpu", self.place.threads)))
-            self.tasks[key] = ray.put({name: part.numpy() if hasattr(part, "numpy") else part for name, part in parts.items()})
+            self.tasks[key] = ray.put(
+                {name: part.numpy() if hasattr(part, "numpy") else part for name, part in parts.items()}
+            )
         self._forget_tasks(key)
         self.desk.offer.remote(run.id, self.work.load(run.id))
         there = replace(self.place, root=None, device="cuda" if self.resources["gpu"] else "cpu")
@@ -206,7 +223,9 @@ class Cluster:
             kind, content = ray.get(ref)
         except ray.exceptions.RayError as e:
             reason = f"lost by the cluster after {1 + RETRIES} attempts: {_first_line(e)}"
-            yield bare_record(run, assembly_of(run, self.catalogue), "failed", reason, measured(Clock(), self.place.device))
+            yield bare_record(
+                run, assembly_of(run, self.catalogue), "failed", reason, measured(Clock(), self.place.device)
+            )
             return
         if kind == "record":
             self.desk.offer.remote(run.id, None)
@@ -234,7 +253,9 @@ class Cluster:
         self.progress.poll()
 
 
-def on_ray(address: str, resources: Mapping[str, float], place: Place, catalogue: Catalogue, without: tuple[str, ...]) -> Executor:
+def on_ray(
+    address: str, resources: Mapping[str, float], place: Place, catalogue: Catalogue, without: tuple[str, ...]
+) -> Executor:
     """As many runs at a time as the cluster has room for."""
     try:
         import ray
@@ -245,8 +266,12 @@ def on_ray(address: str, resources: Mapping[str, float], place: Place, catalogue
         connect(ray, address)
         try:
             yield from Cluster(resources, place, catalogue, without, work, progress, stop).records()
-        except ray.exceptions.RayError as e:  # not a run's node, which Ray replaces, but what holds the cluster together
-            raise DpflbenchError(f"--address {address}: the cluster is lost ({_first_line(e)}); what is done is kept, run again") from None
+        except (
+            ray.exceptions.RayError
+        ) as e:  # not a run's node, which Ray replaces, but what holds the cluster together
+            raise DpflbenchError(
+                f"--address {address}: the cluster is lost ({_first_line(e)}); what is done is kept, run again"
+            ) from None
         finally:
             ray.shutdown()
 
@@ -256,11 +281,16 @@ def on_ray(address: str, resources: Mapping[str, float], place: Place, catalogue
 def connect(ray: Any, address: str) -> None:
     """Join the cluster at an address; DpflbenchError if there is none."""
     if address.startswith("ray://"):
-        raise DpflbenchError(f"--address {address}: Ray's client protocol is not served; run on a node of the cluster with --address auto")
+        raise DpflbenchError(
+            f"--address {address}: Ray's client protocol is not served; run on a node of the cluster with "
+            "--address auto"
+        )
     try:
         ray.init(address=address, log_to_driver=False, logging_level="WARNING", ignore_reinit_error=True)
     except (ConnectionError, ValueError, RuntimeError) as e:
-        raise DpflbenchError(f"--address {address}: no Ray cluster to join ({_first_line(e)}); start one by `ray start --head`") from None
+        raise DpflbenchError(
+            f"--address {address}: no Ray cluster to join ({_first_line(e)}); start one by `ray start --head`"
+        ) from None
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,8 +1,9 @@
 """A fixed piece of work: how fast, and how exactly, does this process compute?
 
-Run times are compared as multiples of the time this work takes in the same process right after the run, so that a slower or busier
-machine does not look like slower code. On a CPU both are CPU time: waiting for a core is nobody's fault. The hash of what the work
-computes tells machines apart whose last bits differ: only where it agrees must a final model be the same to the bit.
+Run times are compared as multiples of the time this work takes in the same process right after the run, so that a
+slower or busier machine does not look like slower code. On a CPU both are CPU time: waiting for a core is nobody's
+fault. The hash of what the work computes tells machines apart whose last bits differ: only where it agrees must a final
+model be the same to the bit.
 """
 
 import hashlib
@@ -34,7 +35,9 @@ def reference_seconds(device: str) -> float:
 
 @lru_cache
 def numerics(threads: int) -> str:
-    """Hash of the last bits this machine computes on a CPU: random numbers, products, logarithms, convolutions, decompositions."""
+    """Hash of the last bits this machine computes on a CPU: random numbers, products, logarithms, convolutions,
+    decompositions.
+    """
     x, y, weight = _inputs("cpu")
     gram = (x.T @ x).double()
     convolved = nn.functional.conv2d(x.view(40, 1, 25, 50), weight.view(10, 1, 10, 5))
@@ -49,8 +52,11 @@ def numerics(threads: int) -> str:
 
 def reference(device: str) -> dict[str, object]:
     """What a record keeps of it, among what was measured."""
-    return {"reference_seconds": reference_seconds(device), "numerics": numerics(torch.get_num_threads()),
-            "cpu": torch.backends.cpu.get_cpu_capability()}
+    return {
+        "reference_seconds": reference_seconds(device),
+        "numerics": numerics(torch.get_num_threads()),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+    }
 
 
 def _inputs(device: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -64,7 +70,7 @@ def _step(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     """The clipped gradient of a softmax regression in chunks of 200 samples: what a run spends its time on."""
     total = torch.zeros_like(weight)
     for start in range(0, len(x), 200):
-        a, label = x[start:start + 200], y[start:start + 200]
+        a, label = x[start : start + 200], y[start : start + 200]
         g = torch.softmax(a @ weight.T, 1)
         g = g - nn.functional.one_hot(label, g.shape[1])
         norm = g.norm(dim=1) * a.norm(dim=1)

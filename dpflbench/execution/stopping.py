@@ -1,4 +1,6 @@
-"""Ctrl-C once: finish the round, keep a checkpoint, say how to go on. Twice: stop at once; files are whole all the same."""
+"""Ctrl-C once: finish the round, keep a checkpoint, say how to go on. Twice: stop at once; files are whole all the
+same.
+"""
 
 import contextlib
 import os
@@ -26,7 +28,9 @@ class Stop:
                 self._before[number] = signal.signal(number, self._asked)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

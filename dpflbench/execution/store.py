@@ -1,10 +1,10 @@
 """Records on disk: one results folder, one file a run under its content id, written atomically.
 
-    RESULTS/suite.json               the manifest: resolved suite and every cell of its table
-    RESULTS/records/<id>.json        one record a run
-    RESULTS/records/set-aside/       records that were found damaged; their runs are repeated
-    RESULTS/work/                    locks, checkpoints, who is running: needed only while runs are under way
-    RESULTS/report/                  what `dpflbench report` writes
+RESULTS/suite.json               the manifest: resolved suite and every cell of its table
+RESULTS/records/<id>.json        one record a run
+RESULTS/records/set-aside/       records that were found damaged; their runs are repeated
+RESULTS/work/                    locks, checkpoints, who is running: needed only while runs are under way
+RESULTS/report/                  what `dpflbench report` writes
 """
 
 import contextlib
@@ -125,7 +125,9 @@ class Store:
         try:
             write_atomically(self.path(record.id), dumps(record))
         except OSError as e:
-            raise DpflbenchError(f"{self.path(record.id)}: cannot be written ({why(e)}); all earlier records are whole") from None
+            raise DpflbenchError(
+                f"{self.path(record.id)}: cannot be written ({why(e)}); all earlier records are whole"
+            ) from None
 
     def read(self, run: str) -> Record | None:
         """The record of a run, None if there is none; RecordError if it is damaged."""
@@ -168,13 +170,19 @@ class Store:
             raise DpflbenchError(f"{self.root}: cannot be written ({why(e)}); {hint}") from None
         need = runs * RECORD_BYTES + SPARE_BYTES
         if free < need:
-            raise DpflbenchError(f"{self.root}: {free / 1e6:.0f} MB free, {runs} runs need up to {need / 1e6:.0f} MB; "
-                                 f"free some or {hint}")
+            raise DpflbenchError(
+                f"{self.root}: {free / 1e6:.0f} MB free, {runs} runs need up to {need / 1e6:.0f} MB; "
+                f"free some or {hint}"
+            )
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Keep what the folder is for."""
-        body = {"schema": MANIFEST_SCHEMA, "name": manifest.name, "suite": manifest.suite,
-                "cells": [asdict(cell) for cell in manifest.cells]}
+        body = {
+            "schema": MANIFEST_SCHEMA,
+            "name": manifest.name,
+            "suite": manifest.suite,
+            "cells": [asdict(cell) for cell in manifest.cells],
+        }
         path = self.root / "suite.json"
         try:
             write_atomically(path, json.dumps(encode(body), indent=1, sort_keys=True))

@@ -1,7 +1,8 @@
 """Local workers: one process each, told what to run through a pipe. A worker that dies costs its run, not the suite.
 
-The results folder belongs to the parent: it claims runs and writes records; workers write checkpoints only. A worker whose parent is
-gone finds its pipe closed after the round and ends. Signals are the parent's business: it tells the workers when to stop.
+The results folder belongs to the parent: it claims runs and writes records; workers write checkpoints only. A worker
+whose parent is gone finds its pipe closed after the round and ends. Signals are the parent's business: it tells the
+workers when to stop.
 """
 
 import contextlib
@@ -64,7 +65,9 @@ def work(pipe: "connection.Connection[Any, Any]", setting: Setting) -> None:
             shutil.rmtree(setting.place.tasks, ignore_errors=True)
 
 
-def _outcome(run: Run, catalogue: Catalogue, setting: Setting, pipe: "connection.Connection[Any, Any]") -> tuple[str, Any]:
+def _outcome(
+    run: Run, catalogue: Catalogue, setting: Setting, pipe: "connection.Connection[Any, Any]"
+) -> tuple[str, Any]:
     try:
         check_sources(run, catalogue)
         return "record", execute(run, catalogue, setting.place, Piped(run, Store(setting.results), pipe))
@@ -79,8 +82,11 @@ def check_sources(run: Run, catalogue: Catalogue) -> None:
     here = plugin_sources(assembly_of(run, catalogue))
     for name, source in run.plugins.items():
         if here.get(name) != source:
-            raise DpflbenchError(f"run {run.id}: planned for {name} {source}, but here it is {here.get(name)}; sources must stay as they "
-                                 "are while a suite runs and be the same on every machine; run again")
+            raise DpflbenchError(
+                f"run {run.id}: planned for {name} {source}, but here it is {here.get(name)}; sources must stay "
+                "as they "
+                "are while a suite runs and be the same on every machine; run again"
+            )
 
 
 @dataclass(slots=True)
@@ -208,7 +214,9 @@ class Pool:
             idle = next((worker for worker in self.workers if worker.run is None), None) or self._spawn()
             idle.run = run
             idle.tell(run)
-            self.progress.started(run.id, f"pid {idle.process.pid}" + ("" if idle.device == "cpu" else f" {idle.device}"))
+            self.progress.started(
+                run.id, f"pid {idle.process.pid}" + ("" if idle.device == "cpu" else f" {idle.device}")
+            )
 
     def _spawn(self) -> Worker:
         counts = Counter(worker.device for worker in self.workers)
@@ -216,7 +224,9 @@ class Pool:
         device = next(d for d in self.devices if counts[d] < wanted[d])
         ours, theirs = mp.Pipe()
         setting = replace(self.setting, place=replace(self.setting.place, device=device))
-        process = processes.context().Process(target=work, args=(theirs, setting), daemon=True, name=f"dpflbench on {device}")
+        process = processes.context().Process(
+            target=work, args=(theirs, setting), daemon=True, name=f"dpflbench on {device}"
+        )
         with processes.signals_held():
             process.start()
         theirs.close()
@@ -253,13 +263,17 @@ class Pool:
         if not worker.ready:
             self.stillborn += 1
             if self.stillborn >= STILLBORN:
-                raise DpflbenchError(f"--jobs: {STILLBORN} workers in a row died before their first run ({how}); --jobs 1 shows why")
+                raise DpflbenchError(
+                    f"--jobs: {STILLBORN} workers in a row died before their first run ({how}); --jobs 1 shows why"
+                )
         if run is None:
             return
         self.deaths[run.id] += worker.ready
         if self.deaths[run.id] < ATTEMPTS:
             self.progress.stopped(run.id)
-            self.progress.say(f"{run.id}: its worker died ({how}); the run is tried once more{', next time' * self.stop.requested}")
+            self.progress.say(
+                f"{run.id}: its worker died ({how}); the run is tried once more{', next time' * self.stop.requested}"
+            )
             self.work.give_back(run)
             return
         reason = f"its worker died {ATTEMPTS} times: {how}"
@@ -268,6 +282,7 @@ class Pool:
 
 def in_workers(devices: Sequence[str], setting: Setting, catalogue: Catalogue) -> Executor:
     """As many runs at a time as there are devices named (`cpu` as often as there shall be workers)."""
+
     def executor(work: Worklist, progress: Progress, stop: Stop) -> Generator[Record, None, None]:
         pool = Pool(devices, setting, catalogue, work, progress, stop)
         try:

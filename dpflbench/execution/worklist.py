@@ -1,7 +1,7 @@
 """What is still to do in a results folder: runs are claimed one by one, each under its lock, and kept as records.
 
-Several `dpflbench run` may share a folder: a run whose lock another process holds is left to it and looked at again later, when
-either its record is there or its process is gone.
+Several `dpflbench run` may share a folder: a run whose lock another process holds is left to it and looked at again
+later, when either its record is there or its process is gone.
 """
 
 import contextlib
@@ -73,7 +73,9 @@ class Worklist:
         """Write the record of a claimed run and let go of it; its checkpoint has served."""
         self.store.write(record)
         lock = self._locks.pop(record.id)
-        if record.status in REUSABLE:  # whoever gets the lock now looks for the record first, so its file may go as well
+        if (
+            record.status in REUSABLE
+        ):  # whoever gets the lock now looks for the record first, so its file may go as well
             with contextlib.suppress(OSError):
                 self.store.checkpoint(record.id).unlink(missing_ok=True)
                 Path(lock.lock_file).unlink(missing_ok=True)

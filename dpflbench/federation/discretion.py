@@ -1,7 +1,7 @@
 """Discretion: what goes wrong where client data is at hand is told without quoting it.
 
-Models and transforms are plugins that see raw samples, and the text of an exception ends up in a record. So only its type and the
-place in the code go on; the conformance kit shows the text, on made-up samples.
+Models and transforms are plugins that see raw samples, and the text of an exception ends up in a record. So only its
+type and the place in the code go on; the conformance kit shows the text, on made-up samples.
 """
 
 import functools
@@ -30,7 +30,10 @@ def discreet(act: Callable[P, T]) -> Callable[P, T]:
         except Exception as e:
             kind, frames = type(e).__name__, traceback.extract_tb(e.__traceback__)
         last = next((f for f in reversed(frames) if "torch" not in Path(f.filename).parts), frames[-1])
-        raise PluginError(f"{kind} at {Path(last.filename).name}:{last.lineno} in {last.name}, while clients computed; its text may quote "
-                          "their data and is withheld: `dpflbench check` shows it on made-up samples")
+        raise PluginError(
+            f"{kind} at {Path(last.filename).name}:{last.lineno} in {last.name}, while clients computed; its text "
+            "may quote "
+            "their data and is withheld: `dpflbench check` shows it on made-up samples"
+        )
 
     return inner

@@ -1,7 +1,8 @@
-"""Utility: of the shared model on the common test set, with personal transforms, and client by client on held-out shards.
+"""Utility: of the shared model on the common test set, with personal transforms, and client by client on held-out
+shards.
 
-Evaluation is the benchmark's own view, not a release: it looks at test data and held-out shards, which no client trains on, and feeds
-nothing back into the federation.
+Evaluation is the benchmark's own view, not a release: it looks at test data and held-out shards, which no client trains
+on, and feeds nothing back into the federation.
 """
 
 from dataclasses import dataclass
@@ -61,15 +62,19 @@ def evaluate_mean_phi(engine: Engine, theta: Tensor, phi: Tensor, task: Task) ->
 
 @discreet
 def evaluate_clients(engine: Engine, theta: Tensor, phi: Tensor, task: Task) -> tuple[Floats, Floats]:
-    """Utility of each client on its own held-out shard [N]: with the shared model, and with its own phi; NaN without a shard."""
+    """Utility of each client on its own held-out shard [N]: with the shared model, and with its own phi; NaN without a
+    shard.
+    """
     shards = task.holdout
     owner = np.repeat(np.arange(len(shards.sizes)), shards.sizes)
     shared = _by_client(scores(engine.predict(theta, None, shards.x), shards.y, task.n_classes), owner, len(phi))
     if not phi.shape[1]:
         return shared, shared.copy()
     rows = torch.as_tensor(owner, device=theta.device)
-    outputs = torch.cat([engine.predict(theta, phi[rows[i:i + 1000]], shards.x[i:i + 1000])
-                         for i in range(0, len(owner), 1000)] or [engine.predict(theta, None, shards.x)])
+    outputs = torch.cat(
+        [engine.predict(theta, phi[rows[i : i + 1000]], shards.x[i : i + 1000]) for i in range(0, len(owner), 1000)]
+        or [engine.predict(theta, None, shards.x)]
+    )
     return shared, _by_client(scores(outputs, shards.y, task.n_classes), owner, len(phi))
 
 

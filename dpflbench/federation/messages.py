@@ -1,7 +1,7 @@
 """What leaves a client: clipped, noised and charged before anybody can look at it.
 
-The order is fixed here and nowhere else: the ledger is charged first and refuses what a budget does not cover; then the clipped mean
-of the client's own samples gets its noise; only the noisy rows are returned.
+The order is fixed here and nowhere else: the ledger is charged first and refuses what a budget does not cover; then the
+clipped mean of the client's own samples gets its noise; only the noisy rows are returned.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,11 @@ class Messages:
 def calibrate(plan: Plan, left: Floats, setup: Setup) -> Calibration:
     """Noise scales at which each use of the plan spends its share of what is left, and no more."""
     mechanism = setup.mechanism
-    cost = plan.cost if plan.cost is not None else mechanism.per_use(left, plan.uses.astype(float), setup.epsilon, setup.delta)
+    cost = (
+        plan.cost
+        if plan.cost is not None
+        else mechanism.per_use(left, plan.uses.astype(float), setup.epsilon, setup.delta)
+    )
     cost = np.where(plan.uses[:, None] > 0, cost, 0.0)
     factor = np.ones(setup.n_clients) if plan.clip_factor is None else np.asarray(plan.clip_factor, dtype=float)
     clip_norm = setup.clip_norm * factor
@@ -57,8 +61,13 @@ def calibrate(plan: Plan, left: Floats, setup: Setup) -> Calibration:
         return Calibration(clip_norm, scale, joint, scale, joint)
     loss = loss_sensitivity(bound, setup.n_examples)
     count = 2 if plan.probe.after_step else 1
-    return Calibration(clip_norm, mechanism.scale(cost * (1 - plan.probe.share), gradient), gradient,
-                       mechanism.scale(cost * plan.probe.share / count, loss), loss)
+    return Calibration(
+        clip_norm,
+        mechanism.scale(cost * (1 - plan.probe.share), gradient),
+        gradient,
+        mechanism.scale(cost * plan.probe.share / count, loss),
+        loss,
+    )
 
 
 def charge(ledger: Ledger, calibration: Calibration, cohort: Ints, round: int, probe: Probe | None) -> None:
@@ -71,8 +80,19 @@ def charge(ledger: Ledger, calibration: Calibration, cohort: Ints, round: int, p
             ledger.charge(round, cohort, c.loss_sensitivity[cohort], c.loss_scale[cohort], LOSS)
 
 
-def release(engine: Engine, theta: Tensor, phi: Tensor, shards: Shards, cohort: Ints, calibration: Calibration,
-            mechanism: Mechanism, probe: Probe | None, lr: float, streams: Streams, round: int) -> Messages:
+def release(
+    engine: Engine,
+    theta: Tensor,
+    phi: Tensor,
+    shards: Shards,
+    cohort: Ints,
+    calibration: Calibration,
+    mechanism: Mechanism,
+    probe: Probe | None,
+    lr: float,
+    streams: Streams,
+    round: int,
+) -> Messages:
     """The noisy messages of a cohort whose releases have been charged. phi [K, P] are the cohort's own rows."""
     c, device = calibration, theta.device
     sizes = torch.as_tensor(shards.sizes[cohort], dtype=theta.dtype, device=device)[:, None]
@@ -81,7 +101,7 @@ def release(engine: Engine, theta: Tensor, phi: Tensor, shards: Shards, cohort: 
     exact = torch.cat([sums.theta, sums.phi], 1) / sizes
     scale = torch.as_tensor(c.scale[cohort], dtype=theta.dtype, device=device)[:, None]
     noisy = exact + mechanism.sample(scale, tuple(exact.shape), streams.torch("noise", round, device))
-    row, own = noisy[:, : theta.numel()], noisy[:, theta.numel():]
+    row, own = noisy[:, : theta.numel()], noisy[:, theta.numel() :]
     nothing = np.zeros(0)
     if probe is None or sums.losses is None or c.loss_scale is None:
         return Messages(row, own, nothing, nothing, nothing)
@@ -90,15 +110,30 @@ def release(engine: Engine, theta: Tensor, phi: Tensor, shards: Shards, cohort: 
         means.append(_stepped_losses(engine, theta, phi, row, own, shards, cohort, lr, probe.loss_bound))
     loss_scale = torch.as_tensor(c.loss_scale[cohort], dtype=theta.dtype, device=device)
     clean = torch.stack(means)  # [1 or 2, K]
-    noise = mechanism.sample(loss_scale.expand_as(clean).contiguous(), tuple(clean.shape), streams.torch("probe", round, device))
+    noise = mechanism.sample(
+        loss_scale.expand_as(clean).contiguous(), tuple(clean.shape), streams.torch("probe", round, device)
+    )
     losses = (clean + noise).double().cpu().numpy()
     missing = np.full(len(cohort), np.nan)
-    return Messages(row, own, losses[0], losses[1] if probe.after_step else missing, mechanism.variance(c.loss_scale[cohort]))
+    return Messages(
+        row, own, losses[0], losses[1] if probe.after_step else missing, mechanism.variance(c.loss_scale[cohort])
+    )
 
 
-def _stepped_losses(engine: Engine, theta: Tensor, phi: Tensor, row: Tensor, own: Tensor, shards: Shards, cohort: Ints,
-                    lr: float, bound: float) -> Tensor:
-    """Mean clipped loss of each client after its own noisy step: post-processing of a release, so the loss bound alone matters."""
+def _stepped_losses(
+    engine: Engine,
+    theta: Tensor,
+    phi: Tensor,
+    row: Tensor,
+    own: Tensor,
+    shards: Shards,
+    cohort: Ints,
+    lr: float,
+    bound: float,
+) -> Tensor:
+    """Mean clipped loss of each client after its own noisy step: post-processing of a release, so the loss bound alone
+    matters.
+    """
     means = []
     for k, n in enumerate(cohort):
         start, stop = int(shards.offsets[n]), int(shards.offsets[n + 1])

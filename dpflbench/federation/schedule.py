@@ -1,8 +1,9 @@
 """Integer plans and exact systematic sampling: who takes part in a round.
 
-With R_n uses left over L rounds, sum R_n = K L and R_n <= L. Laying the R_n end to end on a line of length K L and picking the points
-u, u + L, u + 2L, ... hits K distinct clients, each with probability R_n / L. A client with R_n = L is always hit, so R_n <= L - 1
-holds for the next round and every plan is used exactly. All of it is integer arithmetic: nothing is lost to rounding.
+With R_n uses left over L rounds, sum R_n = K L and R_n <= L. Laying the R_n end to end on a line of length K L and
+picking the points u, u + L, u + 2L, ... hits K distinct clients, each with probability R_n / L. A client with R_n = L
+is always hit, so R_n <= L - 1 holds for the next round and every plan is used exactly. All of it is integer arithmetic:
+nothing is lost to rounding.
 """
 
 import numpy as np
@@ -64,9 +65,16 @@ def check_plan(plan: Plan, *, n_clients: int, cohort_size: int, rounds_left: int
         refuse(f"plan.uses ranges from {uses.min()} to {uses.max()}; allowed: 0 to the horizon {horizon}")
     if int(uses.sum()) != horizon * cohort_size:
         refuse(f"plan.uses sums to {uses.sum()}; expected horizon * cohort = {horizon * cohort_size}")
-    for name, value, axes in (("cost", plan.cost, 2), ("clip_factor", plan.clip_factor, 1)):  # a cost [N] would broadcast to [N, N]
-        if value is not None and (np.ndim(value) != axes or len(value) != n_clients or not np.isfinite(value).all()
-                                  or (np.asarray(value) < 0).any()):
+    for name, value, axes in (
+        ("cost", plan.cost, 2),
+        ("clip_factor", plan.clip_factor, 1),
+    ):  # a cost [N] would broadcast to [N, N]
+        if value is not None and (
+            np.ndim(value) != axes
+            or len(value) != n_clients
+            or not np.isfinite(value).all()
+            or (np.asarray(value) < 0).any()
+        ):
             refuse(f"plan.{name} must hold {n_clients} finite, non-negative values, {'[N, A]' if axes == 2 else '[N]'}")
     if plan.clip_factor is not None and (np.asarray(plan.clip_factor) <= 0).any():
         refuse("plan.clip_factor must be positive")

@@ -1,6 +1,7 @@
 """The loop: plan → cohort → ledger → noisy messages → aggregate → step → evaluate.
 
-A round reads a State and returns the next one, and every generator belongs to one round: a run can stop after any round and go on.
+A round reads a State and returns the next one, and every generator belongs to one round: a run can stop after any round
+and go on.
 """
 
 import time
@@ -71,13 +72,26 @@ def initial_state(world: World, theta: Tensor, phi: Tensor) -> State:
     """The state before the first round, evaluated once."""
     n, none = world.setup.n_clients, np.zeros(0)
     losses = Losses(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), none, none, none)
-    state = State(0, theta, torch.zeros_like(theta), phi, world.algorithm.aggregator.init(world.setup), None, 0, None,
-                  np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64), losses)
+    state = State(
+        0,
+        theta,
+        torch.zeros_like(theta),
+        phi,
+        world.algorithm.aggregator.init(world.setup),
+        None,
+        0,
+        None,
+        np.zeros(n, dtype=np.int64),
+        np.zeros(n, dtype=np.int64),
+        losses,
+    )
     return _evaluated(world, state)
 
 
 def rounds(world: World, state: State, ledger: Ledger | None, clock: Clock | None = None) -> Iterator[State]:
-    """The states after each round still to play, in order. The ledger belongs to the run and is charged as rounds are played."""
+    """The states after each round still to play, in order. The ledger belongs to the run and is charged as rounds are
+    played.
+    """
     clock = clock or Clock()
     while state.round < world.setup.rounds:
         if state.round == state.plan_end:
@@ -92,12 +106,23 @@ def _planned(world: World, state: State, ledger: Ledger | None) -> State:
     left = ledger.left if ledger is not None else setup.budget
     view = PlanView(setup, state.round, state.used.copy(), left.copy(), state.losses)
     plan = world.algorithm.selector.plan(view, world.streams.numpy("select", -1 - state.round))
-    check_plan(plan, n_clients=setup.n_clients, cohort_size=setup.cohort_size, rounds_left=view.rounds_left,
-               who=world.algorithm.name)
+    check_plan(
+        plan,
+        n_clients=setup.n_clients,
+        cohort_size=setup.cohort_size,
+        rounds_left=view.rounds_left,
+        who=world.algorithm.name,
+    )
     note = {**plan.notes, "round": state.round, "horizon": int(plan.horizon), **_terms(plan)}
     calibration = calibrate(plan, left, setup) if ledger is not None else None
-    return replace(state, plan=plan, plan_end=state.round + int(plan.horizon), calibration=calibration,
-                   uses_left=plan.uses.astype(np.int64), notes=(*state.notes, note))
+    return replace(
+        state,
+        plan=plan,
+        plan_end=state.round + int(plan.horizon),
+        calibration=calibration,
+        uses_left=plan.uses.astype(np.int64),
+        notes=(*state.notes, note),
+    )
 
 
 def _terms(plan: Plan) -> dict[str, Any]:
@@ -125,8 +150,17 @@ def play(world: World, state: State, ledger: Ledger | None, clock: Clock) -> Sta
     used, uses_left = state.used.copy(), state.uses_left.copy()
     used[cohort] += 1
     uses_left[cohort] -= 1
-    after = replace(state, round=state.round + 1, theta=theta, velocity=velocity, phi=phi, aggregator=aggregator,
-                    used=used, uses_left=uses_left, losses=_remembered(state.losses, messages, cohort, state.round))
+    after = replace(
+        state,
+        round=state.round + 1,
+        theta=theta,
+        velocity=velocity,
+        phi=phi,
+        aggregator=aggregator,
+        used=used,
+        uses_left=uses_left,
+        losses=_remembered(state.losses, messages, cohort, state.round),
+    )
     if not bool(torch.isfinite(theta).all()):
         raise Diverged(f"the model is no longer finite after round {after.round}")
     due = after.round % world.evaluate_every == 0 or after.round == setup.rounds
@@ -141,8 +175,19 @@ def _messages(world: World, state: State, ledger: Ledger | None, cohort: Ints, l
     phi = state.phi[torch.as_tensor(cohort, device=state.phi.device)]
     if ledger is not None and state.calibration is not None and state.plan is not None:
         charge(ledger, state.calibration, cohort, state.round, state.plan.probe)
-        messages = release(engine, theta, phi, shards, cohort, state.calibration, world.setup.mechanism, state.plan.probe, lr,
-                           world.streams, state.round)
+        messages = release(
+            engine,
+            theta,
+            phi,
+            shards,
+            cohort,
+            state.calibration,
+            world.setup.mechanism,
+            state.plan.probe,
+            lr,
+            world.streams,
+            state.round,
+        )
     else:
         clip = theta.new_full((len(cohort),), world.setup.clip_norm) if world.algorithm.clip else None
         sums = engine.clipped_sums(theta, phi, shards, cohort, clip)
@@ -162,8 +207,15 @@ def _aggregated(world: World, state: State, cohort: Ints, messages: Messages) ->
     def row(array: Any) -> Tensor:
         return torch.as_tensor(array, dtype=values.dtype, device=values.device)
 
-    updates = Updates(values, torch.as_tensor(cohort, device=values.device), row(setup.epsilon[cohort]), row(setup.delta[cohort]),
-                      row(setup.n_examples[cohort]), row(variance), state.round)
+    updates = Updates(
+        values,
+        torch.as_tensor(cohort, device=values.device),
+        row(setup.epsilon[cohort]),
+        row(setup.delta[cohort]),
+        row(setup.n_examples[cohort]),
+        row(variance),
+        state.round,
+    )
     if not bool(torch.isfinite(values).all()):
         raise Diverged(f"a gradient is no longer finite in round {state.round}")
     versions = values._version
@@ -175,7 +227,9 @@ def _aggregated(world: World, state: State, cohort: Ints, messages: Messages) ->
         found = tuple(direction.shape) if isinstance(direction, Tensor) else type(direction).__name__
         raise PluginError(f"{who}: returned {found}; expected a direction of shape {tuple(state.theta.shape)}")
     if direction.dtype != values.dtype or direction.device != values.device:
-        raise PluginError(f"{who}: returned {direction.dtype} on {direction.device}; expected {values.dtype} on {values.device}")
+        raise PluginError(
+            f"{who}: returned {direction.dtype} on {direction.device}; expected {values.dtype} on {values.device}"
+        )
     if not bool(torch.isfinite(direction).all()):
         raise PluginError(f"{who}: made non-finite values of finite updates in round {state.round}")
     return direction, aggregator
@@ -193,9 +247,13 @@ def _stepped(theta: Tensor, velocity: Tensor, direction: Tensor, world: World, l
 def _remembered(losses: Losses, messages: Messages, cohort: Ints, round: int) -> Losses:
     if not len(messages.received):
         return losses
-    return Losses(np.append(losses.round, np.full(len(cohort), round)), np.append(losses.client, cohort),
-                  np.append(losses.received, messages.received), np.append(losses.stepped, messages.stepped),
-                  np.append(losses.variance, messages.loss_variance))
+    return Losses(
+        np.append(losses.round, np.full(len(cohort), round)),
+        np.append(losses.client, cohort),
+        np.append(losses.received, messages.received),
+        np.append(losses.stepped, messages.stepped),
+        np.append(losses.variance, messages.loss_variance),
+    )
 
 
 def _evaluated(world: World, state: State) -> State:

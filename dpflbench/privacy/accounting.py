@@ -1,18 +1,19 @@
 """Gaussian DP and pure DP: exact conversions between (epsilon, delta) and costs that add up, vectorised over clients.
 
-A Gaussian release of L2 sensitivity s and standard deviation sigma is exactly mu-GDP with mu = s / sigma, and releases compose to
-mu² = sum of mu_i² without loss (Dong, Roth, Su, "Gaussian differential privacy", 2019, corollary 2). Pure epsilons simply add.
-Every conversion here errs to the private side: `mu_of` never returns too much, `epsilon_of` never too little.
+A Gaussian release of L2 sensitivity s and standard deviation sigma is exactly mu-GDP with mu = s / sigma, and releases
+compose to mu² = sum of mu_i² without loss (Dong, Roth, Su, "Gaussian differential privacy", 2019, corollary 2). Pure
+epsilons simply add. Every conversion here errs to the private side: `mu_of` never returns too much, `epsilon_of` never
+too little.
 
-Why that holds. With a = epsilon/mu - mu/2, b = epsilon/mu + mu/2 and the Mills ratio R(x) = Phi(-x) / phi(x), the identity
-phi(a) = e^epsilon phi(b) turns delta = Phi(-a) - e^epsilon Phi(-b) into
+Why that holds. With a = epsilon/mu - mu/2, b = epsilon/mu + mu/2 and the Mills ratio R(x) = Phi(-x) / phi(x), the
+identity phi(a) = e^epsilon phi(b) turns delta = Phi(-a) - e^epsilon Phi(-b) into
 
     log delta = -a²/2 - log sqrt(2 pi) + log(R(a) - R(b)),
 
-which neither under- nor overflows. `_log_delta` returns it together with a bound on its own rounding error. Any solver may
-propose a mu or an epsilon: it is returned only after `log delta + error <= log(target)` was checked for exactly that number, so
-its true delta is at most the target; and delta grows with mu and falls with epsilon. Where the check fails (numbers beyond all
-use) the answer is the bound that follows from delta <= Phi(-a) alone.
+which neither under- nor overflows. `_log_delta` returns it together with a bound on its own rounding error. Any solver
+may propose a mu or an epsilon: it is returned only after `log delta + error <= log(target)` was checked for exactly
+that number, so its true delta is at most the target; and delta grows with mu and falls with epsilon. Where the check
+fails (numbers beyond all use) the answer is the bound that follows from delta <= Phi(-a) alone.
 """
 
 from collections.abc import Callable
@@ -34,7 +35,9 @@ Objective = Callable[[Floats], tuple[Floats, Floats, Floats]]
 
 
 def delta(epsilon: Any, mu: Any) -> Floats:
-    """Exact delta of mu-GDP at epsilon: Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2) (Dong et al., corollary 1)."""
+    """Exact delta of mu-GDP at epsilon: Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2) (Dong et al.,
+    corollary 1).
+    """
     epsilon, mu = _arrays(epsilon=epsilon, mu=mu)
     return np.asarray(np.exp(_log_delta(epsilon, mu)[0]))
 
@@ -48,9 +51,9 @@ def log_delta(epsilon: Any, mu: Any) -> Floats:
 def mu_of(epsilon: Any, delta: Any) -> Floats:
     """The largest mu that is (epsilon, delta)-DP, rounded down by some 1e-10 at most: [...] and [...] → [...].
 
-    Built for epsilon in 1e-3..1e3 and delta in 1e-12..0.1, right (private) for all others. 0 where delta is 0: no Gaussian is
-    pure. The margin is four times the error bound, `epsilon_of` takes one: hence epsilon_of(mu_of(e, d), d) <= e within that
-    range.
+    Built for epsilon in 1e-3..1e3 and delta in 1e-12..0.1, right (private) for all others. 0 where delta is 0: no
+    Gaussian is pure. The margin is four times the error bound, `epsilon_of` takes one: hence epsilon_of(mu_of(e, d), d)
+    <= e within that range.
     """
     return _in_chunks(_mu_of, *_arrays(epsilon=epsilon, delta=delta))
 
@@ -68,7 +71,9 @@ def _arrays(**values: Any) -> tuple[Floats, Floats]:
     for name, array in arrays.items():
         top = 1.0 if name == "delta" else np.inf
         if not ((array >= 0) & (array <= top)).all():
-            raise DpflbenchError(f"{name}: found {array[~((array >= 0) & (array <= top))].flat[0]}; allowed: 0 to {top:g}")
+            raise DpflbenchError(
+                f"{name}: found {array[~((array >= 0) & (array <= top))].flat[0]}; allowed: 0 to {top:g}"
+            )
     first, second = np.broadcast_arrays(*arrays.values())
     return first, second
 
@@ -90,9 +95,9 @@ def _mills(x: Floats) -> Floats:
 def _log_delta(epsilon: Floats, mu: Floats) -> tuple[Floats, Floats]:
     """log delta and a bound on its rounding error.
 
-    With relative errors of 4 ulp in erfcx and of 2 ulp in a and b before their subtraction: a²/2 is off by at most 4 ulp |a| b,
-    the difference of the Mills ratios by 8 ulp (R(a) + R(b)) relative to R(a) - R(b). For a < 0, where R(a) would overflow, the
-    same difference is taken between probabilities. The bound doubles all this.
+    With relative errors of 4 ulp in erfcx and of 2 ulp in a and b before their subtraction: a²/2 is off by at most 4
+    ulp |a| b, the difference of the Mills ratios by 8 ulp (R(a) + R(b)) relative to R(a) - R(b). For a < 0, where R(a)
+    would overflow, the same difference is taken between probabilities. The bound doubles all this.
     """
     with np.errstate(all="ignore"):
         a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2

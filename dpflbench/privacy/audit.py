@@ -1,11 +1,11 @@
 """`dpflbench audit`: an algorithm's real client path, attacked with canaries.
 
-The adversary is the server: it knows the whole data set but one example, sends any model it likes, and sees all that a server
-sees: the noisy updates and noisy losses of every round. It wants to know which of two examples a client holds. To try that many
-times at once, a federation of many clients is made, half of them holding the one canary and half the other, all taking part in
-every round of the unchanged loop (`federation.simulate`): selector, transform, clipping, noise and ledger are the algorithm's
-own, and only the aggregator, which is the server's anyway, is replaced by a listener. What is told apart is held against what
-the ledger charged.
+The adversary is the server: it knows the whole data set but one example, sends any model it likes, and sees all that a
+server sees: the noisy updates and noisy losses of every round. It wants to know which of two examples a client holds.
+To try that many times at once, a federation of many clients is made, half of them holding the one canary and half the
+other, all taking part in every round of the unchanged loop (`federation.simulate`): selector, transform, clipping,
+noise and ledger are the algorithm's own, and only the aggregator, which is the server's anyway, is replaced by a
+listener. What is told apart is held against what the ledger charged.
 """
 
 import math
@@ -59,11 +59,14 @@ class Listener:
 def canaries(many: int) -> Iterator[Canary]:
     """The canaries, from the plainest to the one for algorithms with a memory; `many` rounds where several are needed.
 
-    opposite  gradients of opposite sign, both far above the clip bound, on few coordinates: reaches 2 clip_norm / n_examples
-    dense     the same spread evenly over all coordinates: reaches it in L2, while its L1 norm is sqrt(dim) times as long
+    opposite  gradients of opposite sign, both far above the clip bound, on few coordinates: reaches
+              2 clip_norm / n_examples
+    dense     the same spread evenly over all coordinates: reaches it in L2, while its L1 norm is sqrt(dim)
+              times as long
     loss      a right and a wrong prediction: losses at both ends of [0, loss_bound]
-    memory    one step of the input transform's shift, learnt from the canary alone, decides which half of the other examples is
-              classified wrongly afterwards: harmless if the shift was learnt from a noisy gradient, an uproar if not
+    memory    one step of the input transform's shift, learnt from the canary alone, decides which half of the other
+              examples is classified wrongly afterwards: harmless if the shift was learnt from a noisy gradient, an
+              uproar if not
     """
     flat = torch.zeros(2, FEATURES)
     steep = flat.clone()
@@ -79,9 +82,18 @@ def canaries(many: int) -> Iterator[Canary]:
     yield Canary("memory", _theta(steep), far, ((dot, 0), (dot, 1)), many, lr=40.0)
 
 
-def audit_algorithm(algorithm: Algorithm, mechanism: Mechanism, *, epsilon: float | None = None, delta: float = 1e-5,
-                    clients: int = 4096, many: int = 12, confidence: float = 0.999, seed: int = 0,
-                    only: Container[str] | None = None) -> Iterator[tuple[str, Outcome]]:
+def audit_algorithm(
+    algorithm: Algorithm,
+    mechanism: Mechanism,
+    *,
+    epsilon: float | None = None,
+    delta: float = 1e-5,
+    clients: int = 4096,
+    many: int = 12,
+    confidence: float = 0.999,
+    seed: int = 0,
+    only: Container[str] | None = None,
+) -> Iterator[tuple[str, Outcome]]:
     """The outcome of every canary (or of those named in `only`) on one algorithm under one mechanism.
 
     Without an epsilon, the one at which so many clients see most: 8 where the whole Gaussian curve can be used, else 2.
@@ -89,7 +101,9 @@ def audit_algorithm(algorithm: Algorithm, mechanism: Mechanism, *, epsilon: floa
     if not algorithm.private:
         raise DpflbenchError(f"{algorithm.name}: promises no privacy, there is nothing to audit")
     if algorithm.mechanisms is not None and mechanism.name not in algorithm.mechanisms:
-        raise DpflbenchError(f"{algorithm.name}: not defined for {mechanism.name}; allowed: {', '.join(sorted(algorithm.mechanisms))}")
+        raise DpflbenchError(
+            f"{algorithm.name}: not defined for {mechanism.name}; allowed: {', '.join(sorted(algorithm.mechanisms))}"
+        )
     budget = epsilon or (8.0 if mechanism.name == "gaussian" else 2.0), 0.0 if mechanism.pure else delta
     for canary in (c for c in canaries(many) if only is None or c.name in only):
         quiet, claim = listen(algorithm, muted(mechanism), canary, 2, *budget, seed)
@@ -102,16 +116,31 @@ def audit_algorithm(algorithm: Algorithm, mechanism: Mechanism, *, epsilon: floa
         yield canary.name, audit(release, claim, law, confidence, seed, quiet[1] - quiet[0])
 
 
-def listen(algorithm: Algorithm, mechanism: Mechanism, canary: Canary, clients: int, epsilon: float, delta: float,
-           seed: int) -> tuple[Floats, Claim]:
-    """All a server sees of each client [N, M], even ones in one world and odd ones in the other, and what the ledger charged."""
+def listen(
+    algorithm: Algorithm, mechanism: Mechanism, canary: Canary, clients: int, epsilon: float, delta: float, seed: int
+) -> tuple[Floats, Claim]:
+    """All a server sees of each client [N, M], even ones in one world and odd ones in the other, and what the ledger
+    charged.
+    """
     task, module, streams = _task(canary, clients), nn.Linear(FEATURES, 2), Streams(seed)
     layout = Engine(module, 2, mechanism.clip_order).layout
     phi = algorithm.transform.init(clients, (FEATURES,), layout, streams.torch("transform"))
     engine = Engine(module, 2, mechanism.clip_order, algorithm.transform, phi.shape[1])
     allowed = np.full(clients, epsilon), np.full(clients, delta)
-    setup = Setup(clients, clients, canary.rounds, task.train.sizes.astype(np.int64), *allowed, mechanism.budget(*allowed),
-                  mechanism, 1.0, LearningRate(canary.lr), layout, phi.shape[1], 2)
+    setup = Setup(
+        clients,
+        clients,
+        canary.rounds,
+        task.train.sizes.astype(np.int64),
+        *allowed,
+        mechanism.budget(*allowed),
+        mechanism,
+        1.0,
+        LearningRate(canary.lr),
+        layout,
+        phi.shape[1],
+        2,
+    )
     world = World(replace(algorithm, aggregator=Listener()), setup, task, engine, streams, 0.0, 0.0, canary.rounds)
     ledger = Ledger(mechanism, *allowed)
     *_, last = rounds(world, initial_state(world, canary.theta, phi), ledger)
@@ -120,7 +149,9 @@ def listen(algorithm: Algorithm, mechanism: Mechanism, canary: Canary, clients: 
 
 def muted(mechanism: Mechanism) -> Mechanism:
     """The mechanism, calibrating and charging as ever, that draws no noise: what the adversary computes in its head."""
-    kind = type("Muted", (type(mechanism),), {"__slots__": (), "sample": lambda self, scale, shape, rng: scale.new_zeros(shape)})
+    kind = type(
+        "Muted", (type(mechanism),), {"__slots__": (), "sample": lambda self, scale, shape, rng: scale.new_zeros(shape)}
+    )
     twin = copy(mechanism)
     object.__setattr__(twin, "__class__", kind)
     return twin
@@ -141,7 +172,9 @@ def _transcript(state: State, clients: int) -> Floats:
         columns += [losses.received[losses.round == t][order, None], losses.stepped[losses.round == t][order, None]]
     seen = np.concatenate(columns, 1)
     if seen.shape[0] != clients:
-        raise DpflbenchError(f"{seen.shape[0]} of {clients} clients took part; an audit needs all of them in every round")
+        raise DpflbenchError(
+            f"{seen.shape[0]} of {clients} clients took part; an audit needs all of them in every round"
+        )
     return seen[:, ~np.isnan(seen).any(0)]
 
 

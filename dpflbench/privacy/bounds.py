@@ -1,12 +1,12 @@
 """Empirical lower bounds on privacy loss: how well can releases from two neighbouring worlds be told apart?
 
-The attack is fitted on one set of releases and judged on fresh ones. With error rates (false alarms, misses) of a threshold
-test, bounded from above by Clopper and Pearson at the stated confidence, the mechanism
+The attack is fitted on one set of releases and judged on fresh ones. With error rates (false alarms, misses) of a
+threshold test, bounded from above by Clopper and Pearson at the stated confidence, the mechanism
 
 * is not (epsilon, delta)-DP for any epsilon below log((1 - delta - misses) / false alarms), nor with the two exchanged
-(Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015); * is not mu-GDP for any mu below Phi^-1(1 -
-false alarms) - Phi^-1(misses) (Dong, Roth, Su, 2019): the tighter one for Gaussian noise, for it uses the whole curve and not
-its far end (Nasr et al., "Tight auditing of DP machine learning", 2023).
+  (Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015); * is not mu-GDP for any mu below
+  Phi^-1(1 - false alarms) - Phi^-1(misses) (Dong, Roth, Su, 2019): the tighter one for Gaussian noise, for it uses the
+  whole curve and not its far end (Nasr et al., "Tight auditing of DP machine learning", 2023).
 
 Each is a fact about the releases whatever made them; a claim above which it lies is refuted.
 """
@@ -55,12 +55,19 @@ class Outcome:
         return self.epsilon > self.claim.epsilon or (self.claim.mu is not None and self.mu > self.claim.mu)
 
 
-def audit(release: Release, claim: Claim, law: Law = "gaussian", confidence: float = 0.999, seed: int = 0,
-          shift: Floats | None = None) -> Outcome:
-    """Fit attacks to the releases of `seed`, choose among them and their thresholds on `seed` + 1, judge the choice on `seed` + 2.
+def audit(
+    release: Release,
+    claim: Claim,
+    law: Law = "gaussian",
+    confidence: float = 0.999,
+    seed: int = 0,
+    shift: Floats | None = None,
+) -> Outcome:
+    """Fit attacks to the releases of `seed`, choose among them and their thresholds on `seed` + 1, judge the choice on
+    `seed` + 2.
 
-    `shift` [M] is how far the releases of the two worlds lie apart without noise, where the adversary can know it: one attack uses
-    it, another only what releases show.
+    `shift` [M] is how far the releases of the two worlds lie apart without noise, where the adversary can know it: one
+    attack uses it, another only what releases show.
     """
     first, pilot, fresh = release(seed), release(seed + 1), release(seed + 2)
     attacks = [fit(*first, law)] + ([] if shift is None else [fit(*first, law, shift)])
@@ -79,10 +86,11 @@ def audit(release: Release, claim: Claim, law: Law = "gaussian", confidence: flo
 
 
 def fit(one: Floats, other: Floats, law: Law, shift: Floats | None = None) -> Callable[[Floats], Floats]:
-    """A score that is larger in the other world: the log-likelihood ratio of independent coordinates around their centres.
+    """A score that is larger in the other world: the log-likelihood ratio of independent coordinates around their
+    centres.
 
-    Spreads, and the shift unless it is given, are estimated coordinate by coordinate; a coordinate without spread that differs
-    betrays the world by itself.
+    Spreads, and the shift unless it is given, are estimated coordinate by coordinate; a coordinate without spread that
+    differs betrays the world by itself.
     """
     centre = np.mean if law == "gaussian" else np.median
     zero, moved = centre(one, axis=0), centre(other, axis=0)
@@ -99,7 +107,9 @@ def fit(one: Floats, other: Floats, law: Law, shift: Floats | None = None) -> Ca
 
 
 def upper_rate(count: ArrayLike, trials: int, alpha: float) -> Floats:
-    """Clopper and Pearson's upper bound on a rate of which `count` in `trials` were seen; wrong with probability alpha at most."""
+    """Clopper and Pearson's upper bound on a rate of which `count` in `trials` were seen; wrong with probability alpha
+    at most.
+    """
     count = np.asarray(count)
     return np.where(count >= trials, 1.0, beta.ppf(1 - alpha, count + 1, np.maximum(trials - count, 1)))
 
@@ -120,11 +130,13 @@ def _bounds(one: Floats, other: Floats, thresholds: Floats, delta: float, confid
     return bounds_of(upper_rate(alarms, len(one), alpha), upper_rate(misses, len(other), alpha), delta)
 
 
-def trials_needed(claimed: float, true: float, law: Law = "gaussian", confidence: float = 0.999, power: float = 0.9) -> int:
+def trials_needed(
+    claimed: float, true: float, law: Law = "gaussian", confidence: float = 0.999, power: float = 0.9
+) -> int:
     """Releases of each world at which a violation is seen with probability `power`.
 
-    For "gaussian" claimed and true are mu, for "laplace" epsilon of a single coordinate; the attack is assumed to know the
-    direction.
+    For "gaussian" claimed and true are mu, for "laplace" epsilon of a single coordinate; the attack is assumed to know
+    the direction.
     """
     if not 0 < claimed < true:
         raise ValueError(f"no violation: claimed {claimed}, true {true}")
@@ -135,7 +147,9 @@ def trials_needed(claimed: float, true: float, law: Law = "gaussian", confidence
 
     def seen(n: int) -> bool:
         for rates in tests:
-            alarms, misses = (upper_rate(int(binom.ppf(math.sqrt(power), n, r)), n, (1 - confidence) / 2) for r in rates)
+            alarms, misses = (
+                upper_rate(int(binom.ppf(math.sqrt(power), n, r)), n, (1 - confidence) / 2) for r in rates
+            )
             if float(bounds_of(alarms, misses, 0.0)[1 if gaussian else 0]) > claimed:
                 return True
         return False
@@ -144,7 +158,9 @@ def trials_needed(claimed: float, true: float, law: Law = "gaussian", confidence
     while not seen(high):
         high *= 2
         if high > 1 << 40:
-            raise ValueError(f"claimed {claimed} and true {true} cannot be told apart by any number of trials worth naming")
+            raise ValueError(
+                f"claimed {claimed} and true {true} cannot be told apart by any number of trials worth naming"
+            )
     low = high // 2
     while high - low > max(1, low // 100):
         middle = (low + high) // 2

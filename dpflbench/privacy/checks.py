@@ -35,7 +35,12 @@ def check_record(record: Record) -> list[str]:
     if malformed:
         return [*problems, *malformed]
     mechanism = str(config["privacy"]["mechanism"]["name"])
-    ledger = {"mechanism": mechanism, "epsilon": record.clients["epsilon"], "delta": record.clients["delta"], **record.events}
+    ledger = {
+        "mechanism": mechanism,
+        "epsilon": record.clients["epsilon"],
+        "delta": record.clients["delta"],
+        **record.events,
+    }
     if content_digest(ledger) != facts["ledger_digest"]:
         problems.append("the ledger digest does not match the releases")
     for check in (check_budgets, check_schedule, check_sensitivities, check_spending):
@@ -78,12 +83,16 @@ def check_budgets(record: Record) -> list[str]:
             drawn = DISTRIBUTIONS[given["kind"]](**{k: v for k, v in given.items() if k != "kind"}).draw(n, rng)
         if not np.allclose(record.clients[name], drawn, rtol=EXACT, atol=0):
             at = int(np.argmax(~np.isclose(record.clients[name], drawn, rtol=EXACT, atol=0)))
-            problems.append(f"client {at}: {name} {record.clients[name][at]:.9g}, configuration and seed give {drawn[at]:.9g}")
+            problems.append(
+                f"client {at}: {name} {record.clients[name][at]:.9g}, configuration and seed give {drawn[at]:.9g}"
+            )
     return problems
 
 
 def check_schedule(record: Record) -> list[str]:
-    """Each round has exactly the configured number of distinct clients, losses come from them alone, and uses are as recorded."""
+    """Each round has exactly the configured number of distinct clients, losses come from them alone, and uses are as
+    recorded.
+    """
     federation, events = record.config["federation"], record.events
     n, size, rounds = int(federation["clients"]), int(federation["cohort"]), int(federation["rounds"])
     taking_part = events["kind"] != LOSS
@@ -99,7 +108,9 @@ def check_schedule(record: Record) -> list[str]:
         problems.append(f"round {odd[0]}: {per_round[odd[0]]} clients take part, the cohort is {size}")
     stray = ~np.isin(pairs[~taking_part], cohort)
     if stray.any():
-        problems.append(f"round {events['round'][~taking_part][stray][0]}: a loss from a client that does not take part")
+        problems.append(
+            f"round {events['round'][~taking_part][stray][0]}: a loss from a client that does not take part"
+        )
     uses = record.clients.get("uses")
     if record.status == "done" and (uses is None or not np.array_equal(np.bincount(cohort % n, minlength=n), uses)):
         problems.append("the recorded uses are not those of the ledger")
@@ -107,7 +118,9 @@ def check_schedule(record: Record) -> list[str]:
 
 
 def check_sensitivities(record: Record) -> list[str]:
-    """Every release has the sensitivity that clip bound, loss bound and client size imply, and noise of a positive scale."""
+    """Every release has the sensitivity that clip bound, loss bound and client size imply, and noise of a positive
+    scale.
+    """
     events, size = record.events, record.clients["n_examples"].astype(np.float64)
     if int(size.sum()) != int(record.facts["n_train"]):
         return [f"clients hold {int(size.sum())} examples, the run {record.facts['n_train']}"]
@@ -141,7 +154,10 @@ def _check_kind(record: Record, note: Mapping[str, Any], kind: int, whose: Array
     if not len(wrong):
         return []
     at = wrong[0]
-    return [f"client {whose[at]}: {KINDS[kind]} sensitivity {found[at]:.9g}, clip, loss bound and size give {expected[at]:.9g}"]
+    return [
+        f"client {whose[at]}: {KINDS[kind]} sensitivity {found[at]:.9g}, clip, loss bound and size give "
+        f"{expected[at]:.9g}"
+    ]
 
 
 def check_spending(record: Record) -> list[str]:
@@ -157,7 +173,9 @@ def check_spending(record: Record) -> list[str]:
     over = spent > clients["epsilon"] + SLACK * (1 + clients["epsilon"])
     if over.any():
         at = int(np.argmax(spent - clients["epsilon"]))
-        problems.append(f"{over.sum()} clients overspend; client {at}: epsilon {spent[at]:.9g} of {clients['epsilon'][at]:.9g}")
+        problems.append(
+            f"{over.sum()} clients overspend; client {at}: epsilon {spent[at]:.9g} of {clients['epsilon'][at]:.9g}"
+        )
     differs = ~(np.abs(spent - clients["epsilon_spent"]) <= SLACK * (1 + spent))
     if differs.any():
         at = int(np.flatnonzero(differs)[0])

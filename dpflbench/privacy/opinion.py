@@ -1,9 +1,9 @@
 """A second opinion on epsilon, from the dp-accounting library: nothing of accounting.py or of a plugin is used here.
 
-A client's releases are given as ratios sensitivity / scale. Gaussian releases compose exactly to one Gaussian of ratio sqrt(sum
-ratio²); its epsilon comes from dp-accounting's analytic Gaussian mechanism, and dp-accounting's own composition in Rényi DP
-must not contradict it. Laplace releases are pure: each ratio is checked against dp-accounting's privacy loss, and the ratios
-add up.
+A client's releases are given as ratios sensitivity / scale. Gaussian releases compose exactly to one Gaussian of ratio
+sqrt(sum ratio²); its epsilon comes from dp-accounting's analytic Gaussian mechanism, and dp-accounting's own
+composition in Rényi DP must not contradict it. Laplace releases are pure: each ratio is checked against dp-accounting's
+privacy loss, and the ratios add up.
 """
 
 import math
@@ -23,7 +23,9 @@ Opinion = Callable[[Releases, float], float]
 
 @lru_cache(maxsize=1 << 16)
 def gaussian_epsilon(releases: Releases, delta: float) -> float:
-    """Epsilon of Gaussian releases at delta: the smaller of the exact value and the Rényi bound, which have to agree."""
+    """Epsilon of Gaussian releases at delta: the smaller of the exact value and the Rényi bound, which have to
+    agree.
+    """
     from dp_accounting import GaussianDpEvent, get_epsilon_gaussian
     from dp_accounting.rdp import RdpAccountant
 
@@ -39,7 +41,9 @@ def gaussian_epsilon(releases: Releases, delta: float) -> float:
         accountant.compose(GaussianDpEvent(1.0 / ratio), count)
     renyi = float(accountant.get_epsilon(delta))
     if exact > renyi + SLACK * (1 + renyi):
-        raise DpflbenchError(f"dp-accounting contradicts itself: exact epsilon {exact:.9g} above its Rényi bound {renyi:.9g}")
+        raise DpflbenchError(
+            f"dp-accounting contradicts itself: exact epsilon {exact:.9g} above its Rényi bound {renyi:.9g}"
+        )
     return min(exact, renyi)
 
 
@@ -55,7 +59,10 @@ def _one_laplace(ratio: float, count: int) -> tuple[float, int]:
 
     if ratio > 0:
         loss = LaplacePrivacyLoss(1.0 / ratio)
-        if loss.get_delta_for_epsilon(ratio * (1 + 1e-9)) > 1e-12 or not loss.get_delta_for_epsilon(ratio * (1 - 1e-3)) > 0:
+        if (
+            loss.get_delta_for_epsilon(ratio * (1 + 1e-9)) > 1e-12
+            or not loss.get_delta_for_epsilon(ratio * (1 - 1e-3)) > 0
+        ):
             raise DpflbenchError(f"dp-accounting does not confirm epsilon {ratio:.9g} of one Laplace release")
     return ratio, count
 

@@ -1,8 +1,8 @@
 """What a neighbour is, and how far one can move a client's message: the only place that decides either.
 
-Two data sets of a client are neighbours when one is the other with ONE EXAMPLE REPLACED (sample-level privacy). Their sizes are
-equal, so n_examples is public: it may scale noise, weigh clients and stand in a record. Nothing here assumes subsampling and no
-amplification is claimed: a client uses its whole data set each time.
+Two data sets of a client are neighbours when one is the other with ONE EXAMPLE REPLACED (sample-level privacy). Their
+sizes are equal, so n_examples is public: it may scale noise, weigh clients and stand in a record. Nothing here assumes
+subsampling and no amplification is claimed: a client uses its whole data set each time.
 """
 
 import numpy as np
@@ -13,21 +13,22 @@ from dpflbench.interfaces import Floats
 
 
 def gradient_sensitivity(clip_norm: ArrayLike, n_examples: ArrayLike) -> Floats:
-    """2 clip_norm / n_examples: the most the mean clipped gradient moves, in the norm it was clipped in. [...] and [...] → [...].
+    """2 clip_norm / n_examples: the most the mean clipped gradient moves, in the norm it was clipped in. [...] and
+    [...] → [...].
 
-    Proof. Each example's gradient g is replaced by g / max(1, |g| / clip_norm), of norm at most clip_norm. Only one of the
-    n_examples terms of the mean differs between neighbours, by at most the sum of the norms of the old and the new one. |.| is
-    L2 for Gaussian and L1 for Laplace noise, over ALL coordinates of the message at once; clipping each tensor by itself would
-    multiply the bound.
+    Proof. Each example's gradient g is replaced by g / max(1, |g| / clip_norm), of norm at most clip_norm. Only one of
+    the n_examples terms of the mean differs between neighbours, by at most the sum of the norms of the old and the new
+    one. |.| is L2 for Gaussian and L1 for Laplace noise, over ALL coordinates of the message at once; clipping each
+    tensor by itself would multiply the bound.
 
-    The learning rate cancels. The paper's message is lr * gradient, of sensitivity 2 lr clip_norm / n_examples, with noise lr
-    times ours: the ratio that privacy depends on is the same, and lr is public, so multiplying the noisy gradient by it is
-    post-processing.
+    The learning rate cancels. The paper's message is lr * gradient, of sensitivity 2 lr clip_norm / n_examples, with
+    noise lr times ours: the ratio that privacy depends on is the same, and lr is public, so multiplying the noisy
+    gradient by it is post-processing.
 
-    A personal transform phi counts as part of the message: it must be clipped jointly with the model's gradient and trained
-    from the NOISED one. phi shapes the gradients of all the client's examples at the next participation; a phi that had seen
-    the data without noise would move every term of that mean when one example is replaced, not one term, and the bound would be
-    2 clip_norm.
+    A personal transform phi counts as part of the message: it must be clipped jointly with the model's gradient and
+    trained from the NOISED one. phi shapes the gradients of all the client's examples at the next participation; a phi
+    that had seen the data without noise would move every term of that mean when one example is replaced, not one term,
+    and the bound would be 2 clip_norm.
     """
     bound, size = _positive(clip_norm=clip_norm, n_examples=n_examples)
     return np.asarray(2.0 * bound / size)
@@ -39,22 +40,24 @@ def loss_sensitivity(loss_bound: ArrayLike, n_examples: ArrayLike) -> Floats:
     Proof. One term of the mean differs, and both its values lie in [0, loss_bound]. No factor two: a loss has a sign, a
     gradient not.
 
-    This holds at any model that does not depend on the client's data except through what it already released. A second loss
-    "after the client's step" must therefore be taken at theta - lr * (its own NOISY update): given that release the point is
-    fixed, and adaptive composition applies. At theta - lr * (its un-noised update) the point itself moves with the example and
-    drags all n_examples losses along, by lr * 2 clip_norm / n_examples times their slope, for which clipping the gradients used
-    gives no bound at all.
+    This holds at any model that does not depend on the client's data except through what it already released. A second
+    loss "after the client's step" must therefore be taken at theta - lr * (its own NOISY update): given that release
+    the point is fixed, and adaptive composition applies. At theta - lr * (its un-noised update) the point itself moves
+    with the example and drags all n_examples losses along, by lr * 2 clip_norm / n_examples times their slope, for
+    which clipping the gradients used gives no bound at all.
     """
     bound, size = _positive(loss_bound=loss_bound, n_examples=n_examples)
     return np.asarray(bound / size)
 
 
 def joint_sensitivity(clip_norm: ArrayLike, loss_bound: ArrayLike, n_examples: ArrayLike) -> Floats:
-    """2 (clip_norm + loss_bound) / n_examples: gradient and up to two losses, noised at one scale (the paper's stage 1).
+    """2 (clip_norm + loss_bound) / n_examples: gradient and up to two losses, noised at one scale (the paper's stage
+    1).
 
-    Proof. The gradient moves by at most 2 clip_norm / n_examples, each loss by loss_bound / n_examples (above; the second at
-    the noisy step, that is after the noisy gradient, which adaptive composition allows). In L1 these add up to the bound
-    exactly; in L2 their root sum of squares is smaller, so for Gaussian noise the bound is valid and loose.
+    Proof. The gradient moves by at most 2 clip_norm / n_examples, each loss by loss_bound / n_examples (above; the
+    second at the noisy step, that is after the noisy gradient, which adaptive composition allows). In L1 these add up
+    to the bound exactly; in L2 their root sum of squares is smaller, so for Gaussian noise the bound is valid and
+    loose.
     """
     return gradient_sensitivity(clip_norm, n_examples) + 2.0 * loss_sensitivity(loss_bound, n_examples)
 

@@ -1,4 +1,5 @@
-"""`dpflbench verify`: is a results folder what it says? Records one by one, then each in its place, then column by column.
+"""`dpflbench verify`: is a results folder what it says? Records one by one, then each in its place, then column by
+column.
 
 Works offline on anybody's folder: records, manifest and the installed dpflbench are all it needs.
 """
@@ -6,6 +7,7 @@ Works offline on anybody's folder: records, manifest and the installed dpflbench
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -45,11 +47,14 @@ def verify(results: "Results") -> Iterator[Finding]:
             if not any(run in problem for problem in results.problems):
                 yield Finding(run, _label(places[0]), "not there (yet)", missing=True)
             continue
-        problems = _guarded(check_record, record) + _guarded(lambda r: check_place(r, places, results.manifest.suite), record)  # noqa: B023
+        place = partial(check_place, places=places, suite=results.manifest.suite)
+        problems = _guarded(check_record, record) + _guarded(place, record)
         yield Finding(run, _label(places[0]), _summary(record) if not problems else "", tuple(problems))
     yield from (Finding("", "unreadable record", "", (problem,)) for problem in results.problems)
     for column in columns.values():
-        records = {c.algorithm: results.records[c.run] for c in column if c.run is not None and c.run in results.records}
+        records = {
+            c.algorithm: results.records[c.run] for c in column if c.run is not None and c.run in results.records
+        }
         problems = _guarded(check_column, records)
         if problems:
             yield Finding("", f"column {_coordinates(column[0])}, seed {column[0].seed}", "", tuple(problems))
@@ -68,7 +73,9 @@ def check_place(record: Record, places: "Sequence[Cell]", suite: Mapping[str, An
             problems.append(f"{here}: filled by a run of seed {config['seed']}")
         entry = entries.get(cell.algorithm)
         if entry is None or not _agrees({"name": entry["use"], **entry["with"]}, config["algorithm"]):
-            problems.append(f"{here}: filled by a run of {config['algorithm'].get('name')} with other parameters than the suite's")
+            problems.append(
+                f"{here}: filled by a run of {config['algorithm'].get('name')} with other parameters than the suite's"
+            )
         point = normalise({k: suite[k] for k in ("task", "federation", "privacy") if k in suite})
         for path, value in cell.coordinates.items():
             set_path(point, path, value, path, problems)
@@ -90,7 +97,9 @@ def _privacy(asked: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, An
 
 
 def check_column(records: Mapping[str, Record]) -> list[str]:
-    """All runs of one column and seed must share data, split, initial model and configuration; the private ones also budgets."""
+    """All runs of one column and seed must share data, split, initial model and configuration; the private ones also
+    budgets.
+    """
     problems: list[str] = []
     known = {name: r for name, r in records.items() if r.facts}
     private = {name: r for name, r in known.items() if r.private}
@@ -110,7 +119,9 @@ def _thing(record: Record, name: str) -> Any:
 
 
 def _agrees(asked: Any, found: Any) -> bool:
-    """Whether a resolved value is what a suite asked for: defaults may be left out, and YAML may have kept a number as text."""
+    """Whether a resolved value is what a suite asked for: defaults may be left out, and YAML may have kept a number as
+    text.
+    """
     if isinstance(asked, Mapping):
         return isinstance(found, Mapping) and all(_agrees(v, found.get(k)) for k, v in asked.items())
     if isinstance(asked, list | tuple):

@@ -1,4 +1,6 @@
-"""The gate: a results folder against a baseline. Was everything measured, is it as good, as private and as fast, is it the same?"""
+"""The gate: a results folder against a baseline. Was everything measured, is it as good, as private and as fast, is it
+the same?
+"""
 
 from dpflbench.regression.baseline import Baseline, baseline_of, dump_baseline, load_baseline
 from dpflbench.regression.compare import Check, Comparison, Limits, compare

@@ -1,7 +1,7 @@
 """Baseline: what a gate has to remember of a results folder, small enough to be committed.
 
-A file holds one line a run: utility, work (CPU seconds of the rounds in reference steps), and short digests of the final model, of
-the budgets and of the data split. A folder of results can stand for it.
+A file holds one line a run: utility, work (CPU seconds of the rounds in reference steps), and short digests of the
+final model, of the budgets and of the data split. A folder of results can stand for it.
 """
 
 import json
@@ -84,14 +84,25 @@ def baseline_of(results: Results) -> Baseline:
 def _sample(record: Record, utility: float) -> Sample:
     measured, facts, clients = record.measured, record.facts, record.clients
     on_cpu = measured.get("device") == "cpu"
-    spent, step = _positive(measured.get("cpu_seconds" if on_cpu else "seconds")), _positive(measured.get("reference_seconds"))
+    spent, step = (
+        _positive(measured.get("cpu_seconds" if on_cpu else "seconds")),
+        _positive(measured.get("reference_seconds")),
+    )
     budgets = content_digest([clients.get("epsilon"), clients.get("delta")])[:SHORT] if record.private else ""
     task = content_digest([facts.get("data_digest"), facts.get("split_digest")])[:SHORT]
     versions = measured.get("versions")
     torch = str(versions.get("torch", "")) if isinstance(versions, Mapping) else ""
-    return Sample(record.status, utility, str(facts.get("final_model", ""))[:SHORT], budgets, task, float(f"{spent / step:.4g}"),
-                  str(measured.get("numerics", "")) if on_cpu else "", torch,
-                  str(measured.get("device", "")))
+    return Sample(
+        record.status,
+        utility,
+        str(facts.get("final_model", ""))[:SHORT],
+        budgets,
+        task,
+        float(f"{spent / step:.4g}"),
+        str(measured.get("numerics", "")) if on_cpu else "",
+        torch,
+        str(measured.get("device", "")),
+    )
 
 
 def _positive(value: Any) -> float:
@@ -101,18 +112,43 @@ def _positive(value: Any) -> float:
 
 def dump_baseline(baseline: Baseline) -> str:
     """The text of a baseline file: one line a run, in a fixed order."""
-    gaps = [f"{p.algorithm} ({_words(p.coordinates)}), seed {s}: {why}" for p in baseline.places.values()
-            for s, why in p.gaps.items()]
+    gaps = [
+        f"{p.algorithm} ({_words(p.coordinates)}), seed {s}: {why}"
+        for p in baseline.places.values()
+        for s, why in p.gaps.items()
+    ]
     if gaps or not baseline.places:
         found = "; ".join(gaps[:3]) or "nothing was run"
         raise DpflbenchError(f"a baseline must be whole; {len(gaps)} runs have no result: {found}")
-    lines = [f' "schema": {SCHEMA},', f' "name": {json.dumps(baseline.name)},', f' "value": {json.dumps(baseline.value)},',
-             ' "places": [']
+    lines = [
+        f' "schema": {SCHEMA},',
+        f' "name": {json.dumps(baseline.name)},',
+        f' "value": {json.dumps(baseline.value)},',
+        ' "places": [',
+    ]
     for i, (_, place) in enumerate(sorted(baseline.places.items())):
-        head = {"algorithm": place.algorithm, "coordinates": dict(place.coordinates),
-                "metric": [place.metric.name, place.metric.unit, place.metric.higher_is_better]}
-        runs = [json.dumps([seed, s.status, _number(s.utility), s.model, s.budgets, s.task, _number(s.work), s.numerics, s.torch, s.device])
-                for seed, s in sorted(place.samples.items())]
+        head = {
+            "algorithm": place.algorithm,
+            "coordinates": dict(place.coordinates),
+            "metric": [place.metric.name, place.metric.unit, place.metric.higher_is_better],
+        }
+        runs = [
+            json.dumps(
+                [
+                    seed,
+                    s.status,
+                    _number(s.utility),
+                    s.model,
+                    s.budgets,
+                    s.task,
+                    _number(s.work),
+                    s.numerics,
+                    s.torch,
+                    s.device,
+                ]
+            )
+            for seed, s in sorted(place.samples.items())
+        ]
         comma = "," if i < len(baseline.places) - 1 else ""
         lines.append(f'  {json.dumps(head)[:-1]}, "runs": [')
         lines += [f"   {run}{',' if j < len(runs) - 1 else ']}' + comma}" for j, run in enumerate(runs)]
@@ -149,7 +185,9 @@ def _parse(body: Any) -> Baseline:
             if (sample.status == "done") != math.isfinite(sample.utility):
                 raise ValueError(f"a run that is {sample.status} with utility {utility!r}")
             samples[int(seed)] = sample
-        place = Place(str(item["algorithm"]), dict(item["coordinates"]), Metric(str(name), str(unit), bool(higher)), samples, {})
+        place = Place(
+            str(item["algorithm"]), dict(item["coordinates"]), Metric(str(name), str(unit), bool(higher)), samples, {}
+        )
         if place.key in places:
             raise ValueError(f"{place.algorithm} ({_words(place.coordinates)}) stands there twice")
         places[place.key] = place

@@ -1,8 +1,9 @@
 """The comparison: one check for each place and tier, each with a verdict and a sentence.
 
 Coverage   every run of the baseline is there and ended as it did then.
-Utility    at equal epsilon: the mean of the paired differences over seeds. A loss beyond the tolerance fails when a one-sided
-           paired t-test at 5 % sees it, or when there are too few seeds (under three) to tell; otherwise it is noted.
+Utility    at equal epsilon: the mean of the paired differences over seeds. A loss beyond the tolerance fails when a
+           one-sided paired t-test at 5 % sees it, or when there are too few seeds (under three) to tell; otherwise
+           it is noted.
 Numerics   on a CPU whose last bits are those of the baseline's machine, the final models are the same to the bit.
 Privacy    every run is verified by the second accountant.
 Run time   CPU seconds of the rounds in units of a reference step, as the median over the runs of an algorithm.
@@ -83,7 +84,9 @@ def compare(results: Results, baseline: Baseline, limits: Limits = STANDARD) -> 
     utilities = [check for then, here in shared for check in _utility(then, here, limits.tolerance)]
     checks += utilities
     if not any(check.figures for check in utilities):
-        checks.append(Check("coverage", "everything", "failed", "nothing was measured: no run of the baseline has a utility here"))
+        checks.append(
+            Check("coverage", "everything", "failed", "nothing was measured: no run of the baseline has a utility here")
+        )
     checks += [check for then, here in shared for check in _numerics(then, here, limits.numerics)]
     checks += _privacy(results)
     checks += _run_time(shared, limits.slowdown)
@@ -110,7 +113,9 @@ def _coverage(now: Baseline, then: Baseline) -> Iterator[Check]:
             elif found.status != sample.status and found.status != "done":
                 wrong.append(f"seed {seed}: {found.status}, was {sample.status}")
         total = len(old.samples)
-        yield Check("coverage", title(old), "failed" if wrong else "ok", "; ".join(wrong) or f"all {total} runs are there")
+        yield Check(
+            "coverage", title(old), "failed" if wrong else "ok", "; ".join(wrong) or f"all {total} runs are there"
+        )
     for key in now.places.keys() - then.places.keys():
         yield Check("coverage", title(now.places[key]), "skipped", "new: not in the baseline")
 
@@ -129,8 +134,11 @@ def _utility(then: Place, here: Place, tolerance: float) -> Iterator[Check]:
     if not pairs:
         return
     name = title(then)
-    unequal = {"budgets": any(a.budgets != b.budgets for _, a, b in pairs), "the metric": then.metric != here.metric,
-               "the data or its split": any(a.task != b.task for _, a, b in pairs)}
+    unequal = {
+        "budgets": any(a.budgets != b.budgets for _, a, b in pairs),
+        "the metric": then.metric != here.metric,
+        "the data or its split": any(a.task != b.task for _, a, b in pairs),
+    }
     if any(unequal.values()):
         what = " and ".join(thing for thing, differs in unequal.items() if differs)
         yield Check("utility", name, "failed", f"not at equal epsilon on equal data: {what} changed since the baseline")
@@ -162,14 +170,22 @@ def _numerics(then: Place, here: Place, strict: bool) -> Iterator[Check]:
         if not old.model or not new.model:
             continue
         if not old.numerics or old.numerics != new.numerics:
-            unlike = f"torch {old.torch} then, torch {new.torch} now" if old.torch != new.torch else "another device, CPU or thread count"
+            unlike = (
+                f"torch {old.torch} then, torch {new.torch} now"
+                if old.torch != new.torch
+                else "another device, CPU or thread count"
+            )
             continue
         (same if old.model == new.model else other).append(seed)
     name = title(then)
     if other:
         seeds = ", ".join(map(str, other))
-        yield Check("numerics", name, "failed" if strict else "skipped",
-                    f"another final model for seeds {seeds} on the same arithmetic; if that is meant, --update-baseline")
+        yield Check(
+            "numerics",
+            name,
+            "failed" if strict else "skipped",
+            f"another final model for seeds {seeds} on the same arithmetic; if that is meant, --update-baseline",
+        )
     elif same:
         yield Check("numerics", name, "ok", f"{len(same)} final models are the same to the bit")
     elif unlike:
@@ -192,17 +208,27 @@ def _run_time(shared: list[tuple[Place, Place]], limit: float) -> Iterator[Check
     """One check an algorithm: the first run of a process pays for imports, so medians are compared and not means."""
     times: dict[str, list[tuple[float, float]]] = {}
     for then, here in shared:
-        both = [(a.work, b.work) for _, a, b in _paired(then, here)
-                if a.work > 0 and b.work > 0 and (a.status, a.device) == (b.status, b.device)]
+        both = [
+            (a.work, b.work)
+            for _, a, b in _paired(then, here)
+            if a.work > 0 and b.work > 0 and (a.status, a.device) == (b.status, b.device)
+        ]
         times.setdefault(then.algorithm, []).extend(both)
     for algorithm, pairs in times.items():
         name = clean(algorithm, 60)
         if not pairs:
-            yield Check("run time", name, "skipped", "not comparable: another device, or no reference step beside a run")
+            yield Check(
+                "run time", name, "skipped", "not comparable: another device, or no reference step beside a run"
+            )
             continue
         ratio = median(b for _, b in pairs) / median(a for a, _ in pairs)
         text = f"{ratio:.2f} times the baseline's, in reference steps, over {len(pairs)} runs"
-        yield Check("run time", name, "failed" if ratio > limit else "ok", f"{text}; allowed: {limit:g}" if ratio > limit else text)
+        yield Check(
+            "run time",
+            name,
+            "failed" if ratio > limit else "ok",
+            f"{text}; allowed: {limit:g}" if ratio > limit else text,
+        )
 
 
 def counts(comparison: Comparison) -> Mapping[str, int]:

@@ -12,14 +12,27 @@ def as_markdown(comparison: Comparison) -> str:
     """A verdict, what failed, a table of utilities, and what the other tiers say."""
     count = counts(comparison)
     verdict = f"✗ {count['failed']} checks failed" if comparison.failed else "✓ no regression"
-    lines = [f"## dpflbench: {markdown(comparison.name)}: {verdict}", "",
-             f"{count['ok']} checks passed, {count['failed']} failed, {count['skipped']} not comparable or new.", ""]
+    lines = [
+        f"## dpflbench: {markdown(comparison.name)}: {verdict}",
+        "",
+        f"{count['ok']} checks passed, {count['failed']} failed, {count['skipped']} not comparable or new.",
+        "",
+    ]
     if comparison.failed:
-        lines += ["### Failed", "", *(f"* **{c.tier}**, {markdown(c.name)}: {markdown(c.message)}" for c in comparison.failed), ""]
+        lines += [
+            "### Failed",
+            "",
+            *(f"* **{c.tier}**, {markdown(c.name)}: {markdown(c.message)}" for c in comparison.failed),
+            "",
+        ]
     rows = [c for c in comparison.checks if c.figures]
     if rows:
-        lines += ["### Utility at equal epsilon", "", "| | algorithm | baseline | now | difference [95 %] | |",
-                  "|---|---|---:|---:|---:|---|"]
+        lines += [
+            "### Utility at equal epsilon",
+            "",
+            "| | algorithm | baseline | now | difference [95 %] | |",
+            "|---|---|---:|---:|---:|---|",
+        ]
         lines += [_row(c) for c in rows] + [""]
     lines += ["### Other tiers", ""]
     for tier in ("coverage", "numerics", "privacy", "run time"):
@@ -34,8 +47,10 @@ def _row(check: Check) -> str:
     if f is None:
         return ""
     spread = f" [{signed(f.low)}, {signed(f.high)}]" if f.seeds > 1 else ""
-    return (f"| {SIGNS[check.verdict]} | {markdown(check.name)} | {number(f.before)} | {number(f.now)} | "
-            f"{signed(f.difference)}{spread} | {markdown(check.message)} |")
+    return (
+        f"| {SIGNS[check.verdict]} | {markdown(check.name)} | {number(f.before)} | {number(f.now)} | "
+        f"{signed(f.difference)}{spread} | {markdown(check.message)} |"
+    )
 
 
 def _summary(checks: list[Check]) -> str:
@@ -53,10 +68,16 @@ def _summary(checks: list[Check]) -> str:
 def as_junit(comparison: Comparison) -> str:
     """One test case a check: class name the tier, name the place."""
     count = counts(comparison)
-    attributes = {"tests": str(len(comparison.checks)), "failures": str(count["failed"]), "skipped": str(count["skipped"]),
-                  "errors": "0"}
+    attributes = {
+        "tests": str(len(comparison.checks)),
+        "failures": str(count["failed"]),
+        "skipped": str(count["skipped"]),
+        "errors": "0",
+    }
     root = ElementTree.Element("testsuites", attributes)
-    suite = ElementTree.SubElement(root, "testsuite", {"name": f"dpflbench compare {clean(comparison.name)}", **attributes})
+    suite = ElementTree.SubElement(
+        root, "testsuite", {"name": f"dpflbench compare {clean(comparison.name)}", **attributes}
+    )
     for check in comparison.checks:
         named = {"classname": f"dpflbench.{check.tier.replace(' ', '_')}", "name": clean(check.name)}
         case = ElementTree.SubElement(suite, "testcase", named)

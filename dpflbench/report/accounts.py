@@ -26,7 +26,9 @@ def _spread(values: Floats) -> list[Entry]:
 
 
 def epsilon_table(view: View) -> Table:
-    """Epsilon spent over allowed: minimum, median and maximum over clients and seeds; above 1 never happens in a listed run."""
+    """Epsilon spent over allowed: minimum, median and maximum over clients and seeds; above 1 never happens in a listed
+    run.
+    """
     rows = []
     for setting in view.settings:
         for group in view.in_setting(setting):
@@ -36,19 +38,37 @@ def epsilon_table(view: View) -> Table:
             if not group.private:
                 rows.append((*name, entry("∞ (not private)", math.inf), *[entry("–")] * 5))
                 continue
-            allowed = np.concatenate([np.asarray(r.clients.get("epsilon", []), dtype=np.float64) for r in group.records])
+            allowed = np.concatenate(
+                [np.asarray(r.clients.get("epsilon", []), dtype=np.float64) for r in group.records]
+            )
             ratios = np.concatenate([spent_ratios(r) for r in group.records])
             uses = np.concatenate([np.asarray(r.clients.get("uses", []), dtype=np.float64) for r in group.records])
-            span = f"{labels.number(float(allowed.min()))} to {labels.number(float(allowed.max()))}" if allowed.size else "–"
+            span = (
+                f"{labels.number(float(allowed.min()))} to {labels.number(float(allowed.max()))}"
+                if allowed.size
+                else "–"
+            )
             unused = float(np.mean(uses == 0)) * 100 if uses.size else math.nan
             full = float(np.mean(ratios > 0.99)) * 100 if ratios.size else math.nan
-            rows.append((*name, entry(span, float(allowed.max()) if allowed.size else None), *_spread(ratios),
-                         entry(f"{labels.number(full, 0)} %", full), entry(f"{labels.number(unused, 0)} %", unused)))
+            rows.append(
+                (
+                    *name,
+                    entry(span, float(allowed.max()) if allowed.size else None),
+                    *_spread(ratios),
+                    entry(f"{labels.number(full, 0)} %", full),
+                    entry(f"{labels.number(unused, 0)} %", unused),
+                )
+            )
     header = ("setting", "algorithm", "ε allowed", "min", "median", "max", "clients above 99 %", "clients never used")
     return Table(
-        "epsilon", "Privacy spent: epsilon spent / epsilon allowed", header, tuple(rows), labels=2,
-        caption="Over all clients and seeds, as the ledger has it. A client that never takes part spends nothing; a run in which "
-                "any client overspends is disqualified and not listed here.")
+        "epsilon",
+        "Privacy spent: epsilon spent / epsilon allowed",
+        header,
+        tuple(rows),
+        labels=2,
+        caption="Over all clients and seeds, as the ledger has it. A client that never takes part spends nothing; a "
+        "run in which any client overspends is disqualified and not listed here.",
+    )
 
 
 def _measured(records: list[Record], key: str) -> tuple[float, float]:
@@ -67,10 +87,22 @@ def cost_table(view: View) -> Table:
             seconds, speed = _measured(group.records, "seconds"), _measured(group.records, "samples_per_second")
             share = _measured(group.records, "gradient_seconds")[0] / seconds[0] * 100 if seconds[0] else math.nan
             devices = sorted({labels.clean(r.measured.get("device", "?"), 40) for r in group.records})
-            rows.append((entry(labels.coordinates(setting.coordinates) or "all"), entry(group.algorithm),
-                         entry(labels.mean_std(*seconds), seconds[0]),
-                         entry("–" if math.isnan(speed[0]) else f"{speed[0]:,.0f}".replace(",", " "), speed[0]),
-                         entry("–" if math.isnan(share) else f"{share:.0f} %", share), entry(", ".join(devices))))
+            rows.append(
+                (
+                    entry(labels.coordinates(setting.coordinates) or "all"),
+                    entry(group.algorithm),
+                    entry(labels.mean_std(*seconds), seconds[0]),
+                    entry("–" if math.isnan(speed[0]) else f"{speed[0]:,.0f}".replace(",", " "), speed[0]),
+                    entry("–" if math.isnan(share) else f"{share:.0f} %", share),
+                    entry(", ".join(devices)),
+                )
+            )
     header = ("setting", "algorithm", "seconds a run ↓", "samples per second ↑", "in gradients", "device")
-    return Table("cost", "Time", header, tuple(rows), labels=2,
-                 caption="Wall time as measured; machines and loads differ, so compare within one machine only.")
+    return Table(
+        "cost",
+        "Time",
+        header,
+        tuple(rows),
+        labels=2,
+        caption="Wall time as measured; machines and loads differ, so compare within one machine only.",
+    )

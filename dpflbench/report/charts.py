@@ -65,17 +65,29 @@ def sweep_charts(view: View) -> list[Chart]:
                 points = np.array([_final(view.group(s, name)) for s in order])
                 if np.any(np.isfinite(points[:, 0])):
                     y, spread = points[:, 0], points[:, 1]
-                    hints = tuple(f"{labels.axis(axis)} {a:g}: {labels.short(name)} {labels.mean_std(m, d)}"
-                                  for a, m, d in zip(x, y, spread, strict=True))
+                    hints = tuple(
+                        f"{labels.axis(axis)} {a:g}: {labels.short(name)} {labels.mean_std(m, d)}"
+                        for a, m, d in zip(x, y, spread, strict=True)
+                    )
                     series.append(Series(name, x, y, y - spread, y + spread, markers=True, hints=hints))
             metric = view.metrics[order[0].key]
             if series:
                 log = needs_log(metric, np.concatenate([s.y for s in series]))
-                panels.append(Plane(title, labels.axis(axis), labels.metric_label(metric), tuple(series), y_log=log,
-                                    x_ticks=tuple(dict.fromkeys(float(v) for v in x))))
+                panels.append(
+                    Plane(
+                        title,
+                        labels.axis(axis),
+                        labels.metric_label(metric),
+                        tuple(series),
+                        y_log=log,
+                        x_ticks=tuple(dict.fromkeys(float(v) for v in x)),
+                    )
+                )
         if panels:
             caption = "After the last round; mean over seeds, bars: one standard deviation."
-            charts.append(Chart(f"by-{axis}", f"Utility against {labels.axis(axis)}", caption, tuple(panels), view.algorithms))
+            charts.append(
+                Chart(f"by-{axis}", f"Utility against {labels.axis(axis)}", caption, tuple(panels), view.algorithms)
+            )
     return charts
 
 
@@ -85,23 +97,56 @@ def time_chart(view: View) -> Chart | None:
     for setting in representatives(view):
         series = []
         for group in view.in_setting(setting):
-            seconds = [float(r.measured["seconds"]) for r in group.records if isinstance(r.measured.get("seconds"), int | float)]
+            seconds = [
+                float(r.measured["seconds"])
+                for r in group.records
+                if isinstance(r.measured.get("seconds"), int | float)
+            ]
             if seconds and group.values:
                 mean, std = _final(group)
                 took = labels.number(float(np.mean(seconds)))
                 hint = f"{labels.short(group.algorithm)}: {labels.mean_std(mean, std)} in {took} s"
-                series.append(Series(group.algorithm, np.array([np.mean(seconds)]), np.array([mean]), np.array([mean - std]),
-                                     np.array([mean + std]), line=False, markers=True, hints=(hint,)))
+                series.append(
+                    Series(
+                        group.algorithm,
+                        np.array([np.mean(seconds)]),
+                        np.array([mean]),
+                        np.array([mean - std]),
+                        np.array([mean + std]),
+                        line=False,
+                        markers=True,
+                        hints=(hint,),
+                    )
+                )
         if series:
             metric = view.metrics[setting.key]
-            panels.append(Plane(panel_title(setting, view), "seconds a run", labels.metric_label(metric), tuple(series),
-                                y_log=needs_log(metric, np.array([s.y[0] for s in series]))))
+            panels.append(
+                Plane(
+                    panel_title(setting, view),
+                    "seconds a run",
+                    labels.metric_label(metric),
+                    tuple(series),
+                    y_log=needs_log(metric, np.array([s.y[0] for s in series])),
+                )
+            )
     caption = "Mean over seeds; bars: one standard deviation of utility. First setting of each mechanism and data set."
-    return Chart("time", "Utility against wall time", caption, tuple(panels[:MAX_PANELS]), view.algorithms) if panels else None
+    return (
+        Chart("time", "Utility against wall time", caption, tuple(panels[:MAX_PANELS]), view.algorithms)
+        if panels
+        else None
+    )
 
 
 def all_charts(view: View) -> list[Chart]:
     """Every figure the results allow, in reading order."""
-    found = [rounds_chart(view), *sweep_charts(view), winner_chart(view), rank_chart(view), *who_pays_charts(view),
-             participation_chart(view), selection_chart(view), time_chart(view)]
+    found = [
+        rounds_chart(view),
+        *sweep_charts(view),
+        winner_chart(view),
+        rank_chart(view),
+        *who_pays_charts(view),
+        participation_chart(view),
+        selection_chart(view),
+        time_chart(view),
+    ]
     return [chart for chart in found if chart is not None]

@@ -23,19 +23,33 @@ def skew_axes(view: View) -> tuple[str, str] | None:
 def _square(view: View, setting: Setting, row: int, column: int) -> Square:
     order = ranked(view, setting)
     if not order:
-        return Square(row, column, "", ("no result",), f"{panel_title(setting, view)}: no private algorithm has a full result")
+        return Square(
+            row, column, "", ("no result",), f"{panel_title(setting, view)}: no private algorithm has a full result"
+        )
     first = order[0]
     if len(order) == 1:
-        return Square(row, column, first.algorithm, (labels.clean(first.algorithm, 24), labels.number(first.mean)),
-                      f"{panel_title(setting, view)}: {labels.short(first.algorithm)} alone")
+        return Square(
+            row,
+            column,
+            first.algorithm,
+            (labels.clean(first.algorithm, 24), labels.number(first.mean)),
+            f"{panel_title(setting, view)}: {labels.short(first.algorithm)} alone",
+        )
     against = {d.algorithm: d for d in to_best(view, setting)}[order[1].algorithm]
     lead = abs(first.mean - order[1].mean)
-    hint = (f"{panel_title(setting, view)}: {labels.short(first.algorithm)} {labels.mean_std(first.mean, first.std)}, next "
-            f"{labels.short(order[1].algorithm)} {labels.mean_std(order[1].mean, order[1].std)}; "
-            f"p {labels.p_value(against.paired.p)}, Holm-corrected {labels.p_value(against.p_holm)}")
+    hint = (
+        f"{panel_title(setting, view)}: {labels.short(first.algorithm)} {labels.mean_std(first.mean, first.std)}, next "
+        f"{labels.short(order[1].algorithm)} {labels.mean_std(order[1].mean, order[1].std)}; "
+        f"p {labels.p_value(against.paired.p)}, Holm-corrected {labels.p_value(against.p_holm)}"
+    )
     sign = "" if against.significant else " (n.s.)"
-    return Square(row, column, first.algorithm, (labels.clean(first.algorithm, 24), labels.number(first.mean),
-                                                 f"lead {labels.number(lead)}{sign}"), hint)
+    return Square(
+        row,
+        column,
+        first.algorithm,
+        (labels.clean(first.algorithm, 24), labels.number(first.mean), f"lead {labels.number(lead)}{sign}"),
+        hint,
+    )
 
 
 def winner_chart(view: View) -> Chart | None:
@@ -53,14 +67,33 @@ def winner_chart(view: View) -> Chart | None:
     columns, rows = distinct(across), distinct(down)
     panels = []
     for title, settings in by_other_axes(view, axes):
-        squares = tuple(_square(view, s, list(rows).index(coordinate_key({"": s.coordinates[down]})),
-                                list(columns).index(coordinate_key({"": s.coordinates[across]}))) for s in settings)
+        squares = tuple(
+            _square(
+                view,
+                s,
+                list(rows).index(coordinate_key({"": s.coordinates[down]})),
+                list(columns).index(coordinate_key({"": s.coordinates[across]})),
+            )
+            for s in settings
+        )
         metric = labels.metric_label(view.metrics[settings[0].key])
-        panels.append(Grid(f"{title}: {metric}" if title else metric, labels.axis(across), labels.axis(down),
-                           tuple(columns.values()), tuple(rows.values()), squares))
-    caption = (f"Best private algorithm, its mean and its lead over the next; n.s.: not significant at {LEVEL} after Holm's "
-               "correction.")
-    return Chart("winners", "Winner map: privacy skew × data skew", caption, tuple(panels[:MAX_PANELS]), view.algorithms)
+        panels.append(
+            Grid(
+                f"{title}: {metric}" if title else metric,
+                labels.axis(across),
+                labels.axis(down),
+                tuple(columns.values()),
+                tuple(rows.values()),
+                squares,
+            )
+        )
+    caption = (
+        f"Best private algorithm, its mean and its lead over the next; n.s.: not significant at {LEVEL} after Holm's "
+        "correction."
+    )
+    return Chart(
+        "winners", "Winner map: privacy skew × data skew", caption, tuple(panels[:MAX_PANELS]), view.algorithms
+    )
 
 
 def rank_chart(view: View) -> Chart | None:
@@ -71,15 +104,34 @@ def rank_chart(view: View) -> Chart | None:
     ranks = mean_ranks(values, up)
     cd = critical_difference(len(names), len(values))
     order = np.argsort(ranks, kind="stable")
-    marks = tuple(Mark(row, float(ranks[i]), "circle", f"{labels.short(names[i])}: mean rank {ranks[i]:.2f}",
-                       float(ranks[i]) - cd / 2, float(ranks[i]) + cd / 2) for row, i in enumerate(order))
+    marks = tuple(
+        Mark(
+            row,
+            float(ranks[i]),
+            "circle",
+            f"{labels.short(names[i])}: mean rank {ranks[i]:.2f}",
+            float(ranks[i]) - cd / 2,
+            float(ranks[i]) + cd / 2,
+        )
+        for row, i in enumerate(order)
+    )
     p = friedman_p(np.where(up[:, None], -values, values))
-    missing = [a for a in view.algorithms if any(g.private for g in view.groups.values() if g.algorithm == a)
-               and not any(a in name.split("/") for name in names)]
-    caption = (f"Rank 1 is best; {len(values)} settings. Bars are as wide as Nemenyi's critical difference ({cd:.2f}): algorithms "
-               f"whose bars do not overlap differ at {LEVEL}. Friedman's test: p = {labels.p_value(p)}. Settings are the blocks, "
-               "seeds are averaged.")
+    missing = [
+        a
+        for a in view.algorithms
+        if any(g.private for g in view.groups.values() if g.algorithm == a)
+        and not any(a in name.split("/") for name in names)
+    ]
+    caption = (
+        f"Rank 1 is best; {len(values)} settings. Bars are as wide as Nemenyi's critical difference ({cd:.2f}): "
+        "algorithms "
+        f"whose bars do not overlap differ at {LEVEL}. Friedman's test: p = {labels.p_value(p)}. Settings are the "
+        "blocks, "
+        "seeds are averaged."
+    )
     if missing:
-        caption += f" Left out, for want of a full result somewhere: {labels.listing([labels.short(m) for m in missing])}."
+        caption += (
+            f" Left out, for want of a full result somewhere: {labels.listing([labels.short(m) for m in missing])}."
+        )
     panel = Rows("", "mean rank ↓", tuple(names[i] for i in order), marks)
     return Chart("ranks", "Critical differences: mean rank over settings", caption, (panel,))

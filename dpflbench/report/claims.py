@@ -1,6 +1,8 @@
-"""The paper's claims put to the test: each is split into comparisons, each of them a paired difference of results at hand.
+"""The paper's claims put to the test: each is split into comparisons, each of them a paired difference of results at
+hand.
 
-A part is true or false by its mean; it is unknown where the suite has nothing to say about it. One false part breaks a claim.
+A part is true or false by its mean; it is unknown where the suite has nothing to say about it. One false part breaks a
+claim.
 """
 
 import math
@@ -12,7 +14,13 @@ from dpflbench.report.panels import by_other_axes, name_of
 from dpflbench.report.statistics import Paired, paired
 from dpflbench.report.view import Setting, View
 
-RIVALS = ("DPSGD", "DMLDP", "WeiAvg", "PFA", "PRIVATEFL")  # private algorithms of the paper's ten panels beside DPFL-BCS
+RIVALS = (
+    "DPSGD",
+    "DMLDP",
+    "WeiAvg",
+    "PFA",
+    "PRIVATEFL",
+)  # private algorithms of the paper's ten panels beside DPFL-BCS
 BASELINES = ("DPSGD", "DMLDP")
 SHOWN = 3  # comparisons spelt out: those that break a claim, else those that carry it least surely
 PAPER_ALPHA = 3.0
@@ -41,15 +49,21 @@ def _verdict(parts: Sequence[Part], untested: Sequence[str] = ()) -> Claim:
         return Claim("not testable", "; ".join(untested) or "the suite has no such comparison")
     broken = [p for p in parts if not p.holds]
     off = sum(p.sure for p in parts)
-    count = f"{len(parts) - len(broken)} of {len(parts)} comparisons go the claimed way ({off} with an interval off zero)"
+    count = (
+        f"{len(parts) - len(broken)} of {len(parts)} comparisons go the claimed way ({off} with an interval off zero)"
+    )
     shown = broken or sorted(parts, key=lambda p: p.sure)
-    words = "; ".join(p.text for p in shown[:SHOWN]) + (f"; and {len(shown) - SHOWN} more" if len(shown) > SHOWN else "")
+    words = "; ".join(p.text for p in shown[:SHOWN]) + (
+        f"; and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
+    )
     rest = f". Not tested: {'; '.join(untested)}" if untested else ""
     return Claim("not held" if broken else "held", f"{count}: {words}{rest}")
 
 
 def _gain(view: View, setting: Setting, better: str, worse: str, other: Setting | None = None) -> Paired | None:
-    """How much better one is than another, positive is better, paired by seed; across two settings if `other` is given."""
+    """How much better one is than another, positive is better, paired by seed; across two settings if `other` is
+    given.
+    """
     a, b = view.group(setting, better), view.group(other or setting, worse)
     if a is None or b is None:
         return None
@@ -71,14 +85,22 @@ def _where(setting: Setting) -> str:
     return labels.coordinates(setting.coordinates) or "all"
 
 
-def _versus(view: View, better: str, rivals: Iterable[str], settings: Iterable[Setting], wanted: bool = True) -> list[Part]:
-    return [_part(gain, f"{better} against {rival}, {_where(s)}:", wanted) for s in settings for rival in rivals
-            if (gain := _gain(view, s, better, rival)) is not None]
+def _versus(
+    view: View, better: str, rivals: Iterable[str], settings: Iterable[Setting], wanted: bool = True
+) -> list[Part]:
+    return [
+        _part(gain, f"{better} against {rival}, {_where(s)}:", wanted)
+        for s in settings
+        for rival in rivals
+        if (gain := _gain(view, s, better, rival)) is not None
+    ]
 
 
 def fixed(view: View) -> list[Setting]:
     """Settings at the paper's fixed data heterogeneity, which claims 1 to 5 are about; all of them if none is."""
-    here = [s for s in view.settings if isinstance(a := view.lookup(s, ALPHA), int | float) and math.isclose(a, PAPER_ALPHA)]
+    here = [
+        s for s in view.settings if isinstance(a := view.lookup(s, ALPHA), int | float) and math.isclose(a, PAPER_ALPHA)
+    ]
     return here or list(view.settings)
 
 
@@ -116,10 +138,12 @@ def weighting_beats_baselines(view: View) -> Claim:
 def personal_against_baselines(view: View) -> Claim:
     """Claim 4: better under Gaussian noise, not better under Laplace noise."""
     gaussian = _versus(view, "PRIVATEFL", ["DPSGD"], _of(view, MECHANISM, "gaussian"))
-    laplace = [Part(not (gain.mean > 0 and (_sure(gain) or math.isnan(gain.low))), part.text, part.sure)
-               for s in _of(view, MECHANISM, "laplace")
-               if (gain := _gain(view, s, "PRIVATEFL", "DMLDP")) is not None
-               for part in [_part(gain, f"PRIVATEFL against DMLDP, {_where(s)}:")]]
+    laplace = [
+        Part(not (gain.mean > 0 and (_sure(gain) or math.isnan(gain.low))), part.text, part.sure)
+        for s in _of(view, MECHANISM, "laplace")
+        if (gain := _gain(view, s, "PRIVATEFL", "DMLDP")) is not None
+        for part in [_part(gain, f"PRIVATEFL against DMLDP, {_where(s)}:")]
+    ]
     cifar = [s for s in _of(view, "task.dataset", "cifar10") if s in _of(view, MECHANISM, "laplace")]
     worse = _versus(view, "PRIVATEFL", ["DMLDP"], cifar, wanted=False)
     missing = [text for text, found in (("Gaussian", gaussian), ("Laplace", laplace), ("CIFAR-10", worse)) if not found]
@@ -151,8 +175,16 @@ def budgets_help_some(view: View) -> Claim:
         parts += [_part(gains[n], f"{n}, {title}: gains") for n in winners]
         if winners:
             half = sum(gains[n].mean for n in winners) / len(winners) / 2
-            parts += [Part(gains[n].mean < half, f"{n}, {title}: gains {labels.signed(gains[n].mean)}, half of the others' mean is "
-                           f"{labels.signed(half)}", _sure(gains[n])) for n in ("PRIVATEFL", *BASELINES) if n in gains]
+            parts += [
+                Part(
+                    gains[n].mean < half,
+                    f"{n}, {title}: gains {labels.signed(gains[n].mean)}, half of the others' mean is "
+                    f"{labels.signed(half)}",
+                    _sure(gains[n]),
+                )
+                for n in ("PRIVATEFL", *BASELINES)
+                if n in gains
+            ]
     return _verdict(parts, [] if parts else [f"needs an axis {EPSILON}"])
 
 
@@ -160,15 +192,21 @@ def skew_hurts(view: View) -> Claim:
     """Claim 7: three parts, of which the second is about accuracies only."""
     parts, untested = [], []
     for title, low, high in _ends(view, ALPHA):
-        parts += [_part(gain, f"{labels.short(n)}, {title}: falls by") for n in view.algorithms
-                  if (gain := _gain(view, high, n, n, low)) is not None]
+        parts += [
+            _part(gain, f"{labels.short(n)}, {title}: falls by")
+            for n in view.algorithms
+            if (gain := _gain(view, high, n, n, low)) is not None
+        ]
         for baseline in BASELINES:
             lead = _gain(view, low, "DPFL-BCS", baseline)
             if lead is not None and view.metrics[low.key].unit == "%":
                 words = f"DPFL-BCS, {_where(low)}: {labels.signed(lead.mean)} points over {baseline}"
                 parts.append(Part(30 <= lead.mean <= 40, words, _sure(lead)))
-            parts += [_part(gain, f"{n}, {_where(low)}: over {baseline}", wanted=False) for n in ("WeiAvg", "PFA")
-                      if (gain := _gain(view, low, n, baseline)) is not None]
+            parts += [
+                _part(gain, f"{n}, {_where(low)}: over {baseline}", wanted=False)
+                for n in ("WeiAvg", "PFA")
+                if (gain := _gain(view, low, n, baseline)) is not None
+            ]
     if not parts:
         untested.append(f"needs an axis {ALPHA}")
     return _verdict(parts, untested)
@@ -183,8 +221,15 @@ def projection_cannot_run(view: View) -> Claim:
 
 
 CLAIMS: tuple[Callable[[View], Claim], ...] = (
-    best_of_all, laplace_costs_more, weighting_beats_baselines, personal_against_baselines, bias_helps_personal, budgets_help_some,
-    skew_hurts, projection_cannot_run)
+    best_of_all,
+    laplace_costs_more,
+    weighting_beats_baselines,
+    personal_against_baselines,
+    bias_helps_personal,
+    budgets_help_some,
+    skew_hurts,
+    projection_cannot_run,
+)
 
 
 def claims(view: View) -> list[Claim]:

@@ -1,7 +1,7 @@
 """Who is best, by how much and how surely: rankings within a setting and over all of them.
 
-Only private algorithms are ranked, and only those that ended well on every seed on which any of them did: an average over the seeds
-an algorithm survived would flatter it.
+Only private algorithms are ranked, and only those that ended well on every seed on which any of them did: an average
+over the seeds an algorithm survived would flatter it.
 """
 
 import math
@@ -63,8 +63,14 @@ def to_baseline(view: View, setting: Setting) -> list[Difference]:
     reference = view.baseline(setting)
     if reference is None:
         return []
-    return differences({g.algorithm: g.values for g in view.in_setting(setting)
-                        if (g.private or g.algorithm == reference) and g.values}, reference)
+    return differences(
+        {
+            g.algorithm: g.values
+            for g in view.in_setting(setting)
+            if (g.private or g.algorithm == reference) and g.values
+        },
+        reference,
+    )
 
 
 def to_best(view: View, setting: Setting) -> list[Difference]:
@@ -74,20 +80,26 @@ def to_best(view: View, setting: Setting) -> list[Difference]:
 
 
 def indistinguishable(view: View, setting: Setting) -> set[str]:
-    """Ranked algorithms that the corrected test does not tell apart from the best; none where the seeds are too few to tell any."""
+    """Ranked algorithms that the corrected test does not tell apart from the best; none where the seeds are too few to
+    tell any.
+    """
     found = to_best(view, setting)
     able = found and smallest_p(found[0].paired.n, len(found)) <= LEVEL
     return {d.algorithm for d in found if not d.significant} if able else set()
 
 
 def role(view: View, algorithm: str) -> str:
-    """The name under which an algorithm is followed across settings: baselines that stand in for one another share one."""
+    """The name under which an algorithm is followed across settings: baselines that stand in for one another share
+    one.
+    """
     played = baseline_role(view)
     return "/".join(played) if algorithm in played else algorithm
 
 
 def baseline_role(view: View) -> tuple[str, ...]:
-    """Baselines that never meet in a setting (DPSGD under Gaussian, DMLDP under Laplace noise) and so are one competitor."""
+    """Baselines that never meet in a setting (DPSGD under Gaussian, DMLDP under Laplace noise) and so are one
+    competitor.
+    """
     names = [n for n in view.options.baselines if n in view.algorithms]
     meet = any(sum(1 for n in names if (g := view.group(s, n)) is not None and g.values) > 1 for s in view.settings)
     return tuple(names) if len(names) > 1 and not meet else ()
@@ -106,7 +118,11 @@ def across(view: View) -> dict[str, dict[int, float]]:
             table.setdefault(role(view, group.algorithm), []).append(group.values)
     full = {name: rows for name, rows in table.items() if len(rows) == len(view.settings)}
     seeds = set.intersection(*(set(row) for rows in full.values() for row in rows)) if full else set()
-    return {name: {s: float(np.mean([row[s] for row in rows])) for s in sorted(seeds)} for name, rows in full.items() if seeds}
+    return {
+        name: {s: float(np.mean([row[s] for row in rows])) for s in sorted(seeds)}
+        for name, rows in full.items()
+        if seeds
+    }
 
 
 def rank_matrix(view: View) -> tuple[list[str], NDArray[np.float64], NDArray[np.bool_]]:
@@ -115,7 +131,11 @@ def rank_matrix(view: View) -> tuple[list[str], NDArray[np.float64], NDArray[np.
     rows = [row for row in rows if row]
     names = [n for n in dict.fromkeys(role(view, a) for a in view.algorithms) if rows and all(n in row for row in rows)]
     up = np.array([view.metrics[s.key].higher_is_better for s in view.settings if ranked(view, s)], dtype=bool)
-    return names, np.array([[row[n] for n in names] for row in rows], dtype=np.float64).reshape(len(rows), len(names)), up
+    return (
+        names,
+        np.array([[row[n] for n in names] for row in rows], dtype=np.float64).reshape(len(rows), len(names)),
+        up,
+    )
 
 
 def seed_warnings(view: View) -> list[str]:
@@ -133,9 +153,12 @@ def seed_warnings(view: View) -> list[str]:
     needed = f"one comparison needs {seeds_needed()} seeds"
     if comparisons > 1:
         needed += f", {comparisons} need {seeds_needed(comparisons)}"
-    return [f"{seeds} seed{'s' * (seeds != 1)}: a two-sided exact paired test cannot go below p = {p_value(single)}, or "
-            f"{p_value(smallest_p(seeds, comparisons))} after Holm's correction for {family}: differences {reach} at {LEVEL}, "
-            f"and none is marked ≈; {needed}."]
+    return [
+        f"{seeds} seed{'s' * (seeds != 1)}: a two-sided exact paired test cannot go below p = {p_value(single)}, or "
+        f"{p_value(smallest_p(seeds, comparisons))} after Holm's correction for {family}: differences {reach} at "
+        f"{LEVEL}, "
+        f"and none is marked ≈; {needed}."
+    ]
 
 
 def _footing(view: View, values: dict[str, dict[int, float]], winner: str) -> str:
@@ -155,9 +178,11 @@ def _footing(view: View, values: dict[str, dict[int, float]], winner: str) -> st
     if smallest_p(second.paired.n, len(found)) > LEVEL:
         verdict = f"with so few seeds nothing can be significant at {LEVEL}"
     seeds = f"{second.paired.n} seed{'s' * (second.paired.n != 1)}"
-    return (f" {where} {number(sign * second.paired.mean)} {unit} better than {short(second.algorithm)}, the next one "
-            f"({span}exact paired test over {seeds}: p = {p_value(second.paired.p)}, Holm-corrected over {len(found)} "
-            f"comparison{'s' * (len(found) != 1)} {p_value(second.p_holm)}: {verdict}).")
+    return (
+        f" {where} {number(sign * second.paired.mean)} {unit} better than {short(second.algorithm)}, the next one "
+        f"({span}exact paired test over {seeds}: p = {p_value(second.paired.p)}, Holm-corrected over {len(found)} "
+        f"comparison{'s' * (len(found) != 1)} {p_value(second.p_holm)}: {verdict})."
+    )
 
 
 def _list_wins(wins: Sequence[tuple[str, int]], columns: int) -> str:

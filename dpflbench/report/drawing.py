@@ -1,5 +1,5 @@
-"""Many figures at once: drawing takes longer than all the rest of a report, so with more than one core a part of the charts goes to a
-second process, which is this module run by itself with its work on standard input.
+"""Many figures at once: drawing takes longer than all the rest of a report, so with more than one core a part of the
+charts goes to a second process, which is this module run by itself with its work on standard input.
 """
 
 import os
@@ -39,7 +39,9 @@ class Drawing:
 
 
 def _share(charts: Sequence[Chart]) -> list[Chart]:
-    """What a second process draws: three fifths of the work, for the first writes everything else; nothing if there is little."""
+    """What a second process draws: three fifths of the work, for the first writes everything else; nothing if there is
+    little.
+    """
     work = {chart.key: len(chart.panels) + 4 for chart in charts}  # a file costs about as much as four panels
     if sum(work.values()) < WORTH_A_PROCESS:
         return []
@@ -52,8 +54,12 @@ def _share(charts: Sequence[Chart]) -> list[Chart]:
 
 
 def _helper(job: tuple[Any, ...]) -> "subprocess.Popen[bytes]":
-    process = subprocess.Popen([sys.executable, "-m", "dpflbench.report.drawing"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dpflbench.report.drawing"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
     if process.stdin is not None:
         process.stdin.write(pickle.dumps(job))
         process.stdin.close()
@@ -62,5 +68,7 @@ def _helper(job: tuple[Any, ...]) -> "subprocess.Popen[bytes]":
 
 
 if __name__ == "__main__":
-    for one in (job := pickle.loads(sys.stdin.buffer.read()))[0]:  # written by `_helper` of the process that started this one
+    for one in (job := pickle.loads(sys.stdin.buffer.read()))[
+        0
+    ]:  # written by `_helper` of the process that started this one
         draw(one, *job[1:])

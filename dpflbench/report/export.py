@@ -13,9 +13,26 @@ from dpflbench.report.table import as_csv
 from dpflbench.report.tables import gap_lines
 from dpflbench.report.view import View
 
-SUMMARY = ("private", "metric", "higher_is_better", "value", "n_seeds", "n_done", "mean", "std", "best",
-           "indistinguishable_from_best", "baseline", "difference", "difference_low", "difference_high", "p", "p_holm",
-           "effect_size", "gaps")
+SUMMARY = (
+    "private",
+    "metric",
+    "higher_is_better",
+    "value",
+    "n_seeds",
+    "n_done",
+    "mean",
+    "std",
+    "best",
+    "indistinguishable_from_best",
+    "baseline",
+    "difference",
+    "difference_low",
+    "difference_high",
+    "p",
+    "p_holm",
+    "effect_size",
+    "gaps",
+)
 
 
 def summary_rows(view: View) -> list[dict[str, object]]:
@@ -29,15 +46,30 @@ def summary_rows(view: View) -> list[dict[str, object]]:
         for group in view.in_setting(setting):
             d = against.get(group.algorithm)
             p = d.paired if d else None
-            rows.append({
-                **{axis: _plain(value) for axis, value in setting.coordinates.items()}, "algorithm": group.algorithm,
-                "private": group.private, "metric": metric.name, "higher_is_better": metric.higher_is_better,
-                "value": view.options.value, "n_seeds": len(group.outcomes), "n_done": len(group.values), "mean": group.mean,
-                "std": group.std, "best": bool(order) and group.algorithm == order[0].algorithm,
-                "indistinguishable_from_best": group.algorithm in close, "baseline": d.reference if d else "",
-                "difference": p.mean if p else math.nan, "difference_low": p.low if p else math.nan,
-                "difference_high": p.high if p else math.nan, "p": p.p if p else math.nan, "p_holm": d.p_holm if d else math.nan,
-                "effect_size": p.effect if p else math.nan, "gaps": "; ".join(gap_lines(group.gaps))})
+            rows.append(
+                {
+                    **{axis: _plain(value) for axis, value in setting.coordinates.items()},
+                    "algorithm": group.algorithm,
+                    "private": group.private,
+                    "metric": metric.name,
+                    "higher_is_better": metric.higher_is_better,
+                    "value": view.options.value,
+                    "n_seeds": len(group.outcomes),
+                    "n_done": len(group.values),
+                    "mean": group.mean,
+                    "std": group.std,
+                    "best": bool(order) and group.algorithm == order[0].algorithm,
+                    "indistinguishable_from_best": group.algorithm in close,
+                    "baseline": d.reference if d else "",
+                    "difference": p.mean if p else math.nan,
+                    "difference_low": p.low if p else math.nan,
+                    "difference_high": p.high if p else math.nan,
+                    "p": p.p if p else math.nan,
+                    "p_holm": d.p_holm if d else math.nan,
+                    "effect_size": p.effect if p else math.nan,
+                    "gaps": "; ".join(gap_lines(group.gaps)),
+                }
+            )
     return rows
 
 
@@ -53,8 +85,20 @@ def summary_csv(view: View) -> str:
 
 FINAL = ("utility_global", "utility_personal", "utility_mean_phi", "loss", "best_utility_global", "best_round")
 MEASURED = ("seconds", "gradient_seconds", "samples_per_second", "device")
-CELLS = ("algorithm", "seed", "run", "status", "reason", "private", "metric", *FINAL, "epsilon_ratio_min", "epsilon_ratio_median",
-         "epsilon_ratio_max", *MEASURED)
+CELLS = (
+    "algorithm",
+    "seed",
+    "run",
+    "status",
+    "reason",
+    "private",
+    "metric",
+    *FINAL,
+    "epsilon_ratio_min",
+    "epsilon_ratio_median",
+    "epsilon_ratio_max",
+    *MEASURED,
+)
 CLIENTS = ("n_examples", "epsilon", "delta", "uses", "epsilon_spent", "utility_shared", "utility_personal", "n_holdout")
 ROUNDS = ("round", "utility_global", "loss")
 
@@ -67,18 +111,37 @@ def cell_rows(view: View) -> list[dict[str, Any]]:
         for group in view.in_setting(setting):
             for outcome in group.outcomes:
                 record = outcome.record
-                row = {**where, "algorithm": group.algorithm, "seed": outcome.seed, "run": outcome.run or "",
-                       "status": outcome.status, "reason": outcome.reason, "private": group.private}
+                row = {
+                    **where,
+                    "algorithm": group.algorithm,
+                    "seed": outcome.seed,
+                    "run": outcome.run or "",
+                    "status": outcome.status,
+                    "reason": outcome.reason,
+                    "private": group.private,
+                }
                 rows.append(row | _record_columns(record) if record is not None else row)
     return rows
 
 
 def _record_columns(record: Record) -> dict[str, Any]:
     ratios = spent_ratios(record)
-    spent = {"epsilon_ratio_min": float(ratios.min()), "epsilon_ratio_median": float(np.median(ratios)),
-             "epsilon_ratio_max": float(ratios.max())} if ratios.size else {}
+    spent = (
+        {
+            "epsilon_ratio_min": float(ratios.min()),
+            "epsilon_ratio_median": float(np.median(ratios)),
+            "epsilon_ratio_max": float(ratios.max()),
+        }
+        if ratios.size
+        else {}
+    )
     measured = {key: record.measured.get(key) for key in MEASURED}
-    return {"metric": record.metric.name, **{key: float(record.final.get(key, math.nan)) for key in FINAL}, **spent, **measured}
+    return {
+        "metric": record.metric.name,
+        **{key: float(record.final.get(key, math.nan)) for key in FINAL},
+        **spent,
+        **measured,
+    }
 
 
 def cells_csv(view: View) -> str:
@@ -103,8 +166,11 @@ def _long(view: View, part: str, names: tuple[str, ...]) -> Any:
     for setting in view.settings:
         where = {axis: _plain(value) for axis, value in setting.coordinates.items()}
         for group in view.in_setting(setting):
-            cells += [({**where, "algorithm": group.algorithm, "seed": o.seed, "run": o.run}, o.record) for o in group.outcomes
-                      if o.record is not None and getattr(o.record, part)]
+            cells += [
+                ({**where, "algorithm": group.algorithm, "seed": o.seed, "run": o.run}, o.record)
+                for o in group.outcomes
+                if o.record is not None and getattr(o.record, part)
+            ]
     lengths = [max(len(np.atleast_1d(a)) for a in getattr(record, part).values()) for _, record in cells]
     table: dict[str, Any] = {}
     for name in (*view.axes, "algorithm", "seed", "run"):
@@ -113,21 +179,29 @@ def _long(view: View, part: str, names: tuple[str, ...]) -> Any:
     if part == "clients":
         table["client"] = np.concatenate([np.arange(n) for n in lengths]) if cells else np.zeros(0, dtype=np.int64)
     for name in names:
-        parts = [np.asarray(getattr(record, part).get(name, np.full(n, np.nan)), dtype=np.float64)
-                 for (_, record), n in zip(cells, lengths, strict=True)]
+        parts = [
+            np.asarray(getattr(record, part).get(name, np.full(n, np.nan)), dtype=np.float64)
+            for (_, record), n in zip(cells, lengths, strict=True)
+        ]
         table[name] = np.concatenate(parts) if parts else np.zeros(0)
     return pa.table(table)
 
 
 def write_parquet(view: View, out: Path) -> list[Path]:
-    """cells.parquet (one row a cell), clients.parquet (one a client of a cell) and rounds.parquet (one an evaluated round)."""
+    """cells.parquet (one row a cell), clients.parquet (one a client of a cell) and rounds.parquet (one an evaluated
+    round).
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     rows = cell_rows(view)
     cells = pa.table({name: pa.array(_column([row.get(name) for row in rows])) for name in (*view.axes, *CELLS)})
     paths = []
-    for name, table in (("cells", cells), ("clients", _long(view, "clients", CLIENTS)), ("rounds", _long(view, "rounds", ROUNDS))):
+    for name, table in (
+        ("cells", cells),
+        ("clients", _long(view, "clients", CLIENTS)),
+        ("rounds", _long(view, "rounds", ROUNDS)),
+    ):
         pq.write_table(table, out / f"{name}.parquet", compression="zstd")
         paths.append(out / f"{name}.parquet")
     return paths

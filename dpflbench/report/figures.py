@@ -12,10 +12,24 @@ from dpflbench.report.labels import clean, short
 from dpflbench.report.styles import MARKERS, Style, styles
 
 SETTINGS = {
-    "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "grid.linewidth": 0.5,
-    "lines.linewidth": 1.3, "lines.markersize": 4, "pdf.fonttype": 42, "text.parse_math": False, "figure.facecolor": "white",
-    "axes.axisbelow": True, "axes.autolimit_mode": "data",
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 4,
+    "pdf.fonttype": 42,
+    "text.parse_math": False,
+    "figure.facecolor": "white",
+    "axes.axisbelow": True,
+    "axes.autolimit_mode": "data",
 }
 ACROSS = 4  # panels beside one another
 
@@ -57,7 +71,9 @@ def draw(chart: Chart, names: Sequence[str], out: Path, kinds: Sequence[str]) ->
         return paths
 
 
-def _axes(figure: Any, count: int, columns: int, panel: tuple[float, float], margin: tuple[float, float, float]) -> list[Any]:
+def _axes(
+    figure: Any, count: int, columns: int, panel: tuple[float, float], margin: tuple[float, float, float]
+) -> list[Any]:
     """Axes of a fixed size in inches: measuring text to make them fit would take as long as drawing."""
     wide, high = figure.get_size_inches()
     left, bottom, top = margin
@@ -83,7 +99,11 @@ def _panel_size(chart: Chart) -> tuple[tuple[float, float], tuple[float, float, 
     if isinstance(first, Rows):
         names = [n for p in chart.panels if isinstance(p, Rows) for n in p.names]
         high = 0.22 * max(len(p.names) for p in chart.panels if isinstance(p, Rows)) + 0.1
-        return (2.3 if len(chart.panels) > 1 else 4.0, high), (0.3 + 0.062 * max(len(short(n)) for n in names), 0.45, top)
+        return (2.3 if len(chart.panels) > 1 else 4.0, high), (
+            0.3 + 0.062 * max(len(short(n)) for n in names),
+            0.45,
+            top,
+        )
     if isinstance(first, Grid):
         longest = max(len(r) for p in chart.panels if isinstance(p, Grid) for r in p.rows)
         return (max(2.2, 1.35 * len(first.columns)), 0.62 * len(first.rows)), (0.4 + 0.06 * longest, 0.45, top)
@@ -104,12 +124,29 @@ def _legend(figure: Any, chart: Chart, look: dict[str, Style], width: float) -> 
     from matplotlib.lines import Line2D
 
     lines = any(s.line for p in chart.panels if isinstance(p, Plane) for s in p.series)
-    handles = [Line2D([], [], color=look[n].light, linestyle=_dash(look[n]) if lines else "none",
-                      marker=MARKERS[look[n].marker][0], label=short(n)) for n in _used(chart)]
-    handles += [Line2D([], [], color="#444444", linestyle="", marker=MARKERS[sign][0], label=words) for sign, words in chart.signs]
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=look[n].light,
+            linestyle=_dash(look[n]) if lines else "none",
+            marker=MARKERS[look[n].marker][0],
+            label=short(n),
+        )
+        for n in _used(chart)
+    ]
+    handles += [
+        Line2D([], [], color="#444444", linestyle="", marker=MARKERS[sign][0], label=words)
+        for sign, words in chart.signs
+    ]
     if handles:
-        figure.legend(handles=handles, loc="lower center", ncol=max(1, min(len(handles), int(width / 1.3))), frameon=False,
-                      handlelength=3)
+        figure.legend(
+            handles=handles,
+            loc="lower center",
+            ncol=max(1, min(len(handles), int(width / 1.3))),
+            frameon=False,
+            handlelength=3,
+        )
 
 
 def _dash(style: Style) -> Any:
@@ -123,13 +160,29 @@ def _plane(axes: Any, panel: Plane, look: dict[str, Style]) -> None:
         many = len(series.x) > 12 and not series.line
         if series.markers and series.low is not None and series.high is not None:
             spread = np.clip(np.vstack([series.y - series.low, series.high - series.y]), 0, None)
-            axes.errorbar(series.x, series.y, yerr=spread, color=style.light, linestyle=_dash(style) if series.line else "none",
-                          marker=marker, capsize=2, elinewidth=0.8)
+            axes.errorbar(
+                series.x,
+                series.y,
+                yerr=spread,
+                color=style.light,
+                linestyle=_dash(style) if series.line else "none",
+                marker=marker,
+                capsize=2,
+                elinewidth=0.8,
+            )
             continue
         # a few markers on a long line: in grey print the dashes alone are hard to follow
         every = None if series.markers else (len(series.x) // 8, max(1, len(series.x) // 4))
-        axes.plot(series.x, series.y, color=style.light, linestyle=_dash(style) if series.line else "none", marker=marker,
-                  markevery=every, markersize=3 if many else 4, alpha=0.8 if many else 1)
+        axes.plot(
+            series.x,
+            series.y,
+            color=style.light,
+            linestyle=_dash(style) if series.line else "none",
+            marker=marker,
+            markevery=every,
+            markersize=3 if many else 4,
+            alpha=0.8 if many else 1,
+        )
         if series.low is not None and series.high is not None:
             axes.fill_between(series.x, series.low, series.high, color=style.light, alpha=0.13, linewidth=0)
     if panel.y_log:
@@ -151,12 +204,24 @@ def _rows(axes: Any, panel: Rows, look: dict[str, Style]) -> None:
         marks = [m for m in panel.marks if m.row == row]
         colour = look[name].light
         if panel.joined and marks:
-            axes.plot([min(m.x for m in marks), max(m.x for m in marks)], [row, row], color=colour, linewidth=1, alpha=0.6)
+            axes.plot(
+                [min(m.x for m in marks), max(m.x for m in marks)], [row, row], color=colour, linewidth=1, alpha=0.6
+            )
         for mark in marks:
             if mark.low is not None and mark.high is not None:
-                axes.plot([mark.low, mark.high], [row, row], color=colour, linewidth=3, alpha=0.4, solid_capstyle="butt")
-            axes.plot([mark.x], [row], color=colour, marker=MARKERS[mark.marker][0], markersize=6, linestyle="none",
-                      markeredgecolor="white", markeredgewidth=0.6)
+                axes.plot(
+                    [mark.low, mark.high], [row, row], color=colour, linewidth=3, alpha=0.4, solid_capstyle="butt"
+                )
+            axes.plot(
+                [mark.x],
+                [row],
+                color=colour,
+                marker=MARKERS[mark.marker][0],
+                markersize=6,
+                linestyle="none",
+                markeredgecolor="white",
+                markeredgewidth=0.6,
+            )
     axes.set_yticks(range(len(panel.names)))
     axes.set_yticklabels([short(n) for n in panel.names])
     axes.set_ylim(len(panel.names) - 0.5, -0.5)
@@ -174,8 +239,12 @@ def _grid(axes: Any, panel: Grid, look: dict[str, Style]) -> None:
     axes.grid(False)
     for square in panel.squares:
         colour = look[square.name].light if square.name in look else "#cccccc"
-        axes.add_patch(Rectangle((square.column - 0.5, square.row - 0.5), 1, 1, facecolor=colour, alpha=0.3, edgecolor="none"))
-        axes.add_patch(Rectangle((square.column - 0.5, square.row - 0.5), 1, 1, fill=False, edgecolor="white", linewidth=1.5))
+        axes.add_patch(
+            Rectangle((square.column - 0.5, square.row - 0.5), 1, 1, facecolor=colour, alpha=0.3, edgecolor="none")
+        )
+        axes.add_patch(
+            Rectangle((square.column - 0.5, square.row - 0.5), 1, 1, fill=False, edgecolor="white", linewidth=1.5)
+        )
         axes.text(square.column, square.row, "\n".join(square.text), ha="center", va="center", fontsize=7)
     axes.set_xlim(-0.5, len(panel.columns) - 0.5)
     axes.set_ylim(len(panel.rows) - 0.5, -0.5)

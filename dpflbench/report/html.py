@@ -1,7 +1,7 @@
 """The report as one HTML page: no network, works from disk. Everything from suites, plugins and records is escaped.
 
-A content policy in the page itself forbids requests of any kind and any script but the page's own, so that a name that got past the
-escaping would still be inert.
+A content policy in the page itself forbids requests of any kind and any script but the page's own, so that a name that
+got past the escaping would still be inert.
 """
 
 import base64
@@ -33,11 +33,27 @@ def records_table(view: View) -> Table:
             for o in group.outcomes:
                 seconds = o.record.measured.get("seconds") if o.record else None
                 took = float(seconds) if isinstance(seconds, int | float) else math.nan
-                rows.append((entry(o.run or "–"), entry(o.status), entry(where), entry(group.algorithm), entry(o.seed, o.seed),
-                             entry(labels.number(o.value), o.value), entry(labels.number(took), took), entry(o.reason)))
+                rows.append(
+                    (
+                        entry(o.run or "–"),
+                        entry(o.status),
+                        entry(where),
+                        entry(group.algorithm),
+                        entry(o.seed, o.seed),
+                        entry(labels.number(o.value), o.value),
+                        entry(labels.number(took), took),
+                        entry(o.reason),
+                    )
+                )
     header = ("record", "status", "setting", "algorithm", "seed", "value", "seconds", "reason")
-    return Table("records", "Records", header, tuple(rows), labels=4,
-                 caption="Every number above comes from one of these files, records/<id>.json.")
+    return Table(
+        "records",
+        "Records",
+        header,
+        tuple(rows),
+        labels=4,
+        caption="Every number above comes from one of these files, records/<id>.json.",
+    )
 
 
 def environment_table(view: View) -> Table:
@@ -75,17 +91,34 @@ def html_report(view: View, tables: Sequence[Table], drawn: Sequence[Chart]) -> 
     script, style = _part("page.js"), _part("page.css")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"clean": lambda text: labels.clean(text, 2000), "lines": lambda text: str(text).split("\n"),
-                            "value": _cell_value}
+    environment.filters |= {
+        "clean": lambda text: labels.clean(text, 2000),
+        "lines": lambda text: str(text).split("\n"),
+        "value": _cell_value,
+    }
     charts: list[dict[str, Any]] = [
         {"key": c.key, "title": c.title, "caption": c.caption, "body": Markup(chart_svg(c, view.algorithms))}
-        for c in drawn]
+        for c in drawn
+    ]
     main = [t for t in tables if t.key.startswith("utility")]
     rest = [t for t in tables if not t.key.startswith("utility")]
     return environment.from_string(_part("page.html.j2")).render(
-        title=labels.clean(view.name, 100), description=labels.clean(view.suite.get("description") or "", 1000),
-        winner=winner_sentence(view), warnings=[*seed_warnings(view), *(f"unreadable record: {p}" for p in view.problems)],
-        main=main, charts=charts, rest=[*rest, environment_table(view), records_table(view)], suite=suite_text(view),
-        version=__version__, style=Markup(style), script=Markup(script), digest=digest,
-        numbers={"cells": sum(len(g.outcomes) for g in view.groups.values()), "records": len(view.records),
-                 "settings": len(view.settings), "seeds": len(view.seeds)})
+        title=labels.clean(view.name, 100),
+        description=labels.clean(view.suite.get("description") or "", 1000),
+        winner=winner_sentence(view),
+        warnings=[*seed_warnings(view), *(f"unreadable record: {p}" for p in view.problems)],
+        main=main,
+        charts=charts,
+        rest=[*rest, environment_table(view), records_table(view)],
+        suite=suite_text(view),
+        version=__version__,
+        style=Markup(style),
+        script=Markup(script),
+        digest=digest,
+        numbers={
+            "cells": sum(len(g.outcomes) for g in view.groups.values()),
+            "records": len(view.records),
+            "settings": len(view.settings),
+            "seeds": len(view.seeds),
+        },
+    )

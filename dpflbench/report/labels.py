@@ -1,6 +1,8 @@
-"""Words and numbers of a report: labels of axes and settings, formatted figures, text made safe for each place it goes to.
+"""Words and numbers of a report: labels of axes and settings, formatted figures, text made safe for each place it goes
+to.
 
-Names come from plugins and suites, that is from strangers: `clean` shows what could move a cursor or turn text around as escapes.
+Names come from plugins and suites, that is from strangers: `clean` shows what could move a cursor or turn text around
+as escapes.
 """
 
 import json
@@ -13,25 +15,78 @@ from typing import Any
 from dpflbench.records import Metric
 
 LABELS = {
-    "privacy.mechanism": "mechanism", "privacy.epsilon.high": "ε max", "privacy.epsilon.low": "ε min",
-    "task.partition.alpha": "alpha", "task.dataset.name": "data set", "task.dataset": "data set", "task.model": "model",
+    "privacy.mechanism": "mechanism",
+    "privacy.epsilon.high": "ε max",
+    "privacy.epsilon.low": "ε min",
+    "task.partition.alpha": "alpha",
+    "task.dataset.name": "data set",
+    "task.dataset": "data set",
+    "task.model": "model",
 }
-DATASETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "fashion-mnist": "Fashion-MNIST", "femnist": "FEMNIST",
-            "cifar10": "CIFAR-10", "cifar-10": "CIFAR-10", "lending": "Lending Club", "lending_club": "Lending Club",
-            "lending-club": "Lending Club"}
+DATASETS = {
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "fashion-mnist": "Fashion-MNIST",
+    "femnist": "FEMNIST",
+    "cifar10": "CIFAR-10",
+    "cifar-10": "CIFAR-10",
+    "lending": "Lending Club",
+    "lending_club": "Lending Club",
+    "lending-club": "Lending Club",
+}
 MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 LATEX = {
-    "[": "{[}", "]": "{]}", "*": "{*}", "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}", "±": r"$\pm$", "ε": r"$\varepsilon$",
-    "δ": r"$\delta$", "σ": r"$\sigma$", "γ": r"$\gamma$", "ρ": r"$\rho$", "φ": r"$\varphi$", "μ": r"$\mu$", "Γ": r"$\Gamma$",
-    "≈": r"$\approx$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "∞": r"$\infty$", "–": "--", "−": "$-$", "≤": r"$\leq$",
-    "≥": r"$\geq$", "†": r"\textdagger{}", "×": r"$\times$", "·": r"$\cdot$", "…": r"\ldots{}", "’": "'", "‘": "`", "“": "``",
-    "”": "''"}
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",
+    "`": r"\textasciigrave{}",
+    "'": r"\textquotesingle{}",
+    "±": r"$\pm$",
+    "ε": r"$\varepsilon$",
+    "δ": r"$\delta$",
+    "σ": r"$\sigma$",
+    "γ": r"$\gamma$",
+    "ρ": r"$\rho$",
+    "φ": r"$\varphi$",
+    "μ": r"$\mu$",
+    "Γ": r"$\Gamma$",
+    "≈": r"$\approx$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "∞": r"$\infty$",
+    "–": "--",
+    "−": "$-$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "†": r"\textdagger{}",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "…": r"\ldots{}",
+    "’": "'",
+    "‘": "`",
+    "“": "``",
+    "”": "''",
+}
 
 
 def clean(text: object, limit: int = 1000) -> str:
-    """One line of printable text: control, format and separator characters become visible escapes, length is bounded."""
+    """One line of printable text: control, format and separator characters become visible escapes, length is
+    bounded.
+    """
     out = []
     for char in str(text).replace("\r\n", " ").replace("\n", " ").replace("\t", " "):
         category = unicodedata.category(char)
@@ -55,7 +110,9 @@ def latex(text: object) -> str:
     out: list[str] = []
     for char in clean(text):
         known = "{}-" if char == "-" and out[-1:] == ["-"] else LATEX.get(char)  # two hyphens would become a dash
-        out.append(known if known is not None else char if char.isascii() or "À" <= char <= "ɏ" else f"[U+{ord(char):04X}]")
+        out.append(
+            known if known is not None else char if char.isascii() or "À" <= char <= "ɏ" else f"[U+{ord(char):04X}]"
+        )
     return "".join(out)
 
 

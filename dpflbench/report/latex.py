@@ -1,4 +1,6 @@
-"""Tables for papers: LaTeX with booktabs, long ones with longtable. Header levels that repeat are set once across their columns."""
+"""Tables for papers: LaTeX with booktabs, long ones with longtable. Header levels that repeat are set once across their
+columns.
+"""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -25,15 +27,19 @@ def _cell(item: Entry) -> str:
 def _header(table: Table) -> list[str]:
     levels = [title.split("\n") for title in table.header]
     deep = max(len(level) for level in levels)
-    padded = [[""] * (deep - len(level)) + level if i < table.labels else level + [""] * (deep - len(level))
-              for i, level in enumerate(levels)]
+    padded = [
+        [""] * (deep - len(level)) + level if i < table.labels else level + [""] * (deep - len(level))
+        for i, level in enumerate(levels)
+    ]
     lines = []
     for depth in range(deep):
         cells: list[str] = []
         rules = []
         position = 1
         # a label column stands alone; others merge while everything above them is the same too
-        for _, group in groupby(range(len(padded)), key=lambda i: (i,) if i < table.labels else tuple(padded[i][: depth + 1])):
+        for _, group in groupby(
+            range(len(padded)), key=lambda i: (i,) if i < table.labels else tuple(padded[i][: depth + 1])
+        ):
             width = len(list(group))
             text = latex(padded[position - 1][depth])
             if width > 1 and depth < deep - 1 and text:
@@ -54,11 +60,34 @@ def as_latex(table: Table) -> str:
     notes = [rf"\par\footnotesize {latex(note)}" for note in table.notes]
     if len(rows) >= LONG:
         head = [r"\toprule", *_header(table), r"\midrule"]
-        body = [rf"\begin{{longtable}}{{{columns}}}", caption + r" \\", *head, r"\endfirsthead", *head, r"\endhead", r"\bottomrule",
-                r"\endfoot", *rows, r"\end{longtable}", *notes]
+        body = [
+            rf"\begin{{longtable}}{{{columns}}}",
+            caption + r" \\",
+            *head,
+            r"\endfirsthead",
+            *head,
+            r"\endhead",
+            r"\bottomrule",
+            r"\endfoot",
+            *rows,
+            r"\end{longtable}",
+            *notes,
+        ]
     else:
-        body = [r"\begin{table}", r"\centering\small", caption, rf"\begin{{tabular}}{{{columns}}}", r"\toprule", *_header(table),
-                r"\midrule", *rows, r"\bottomrule", r"\end{tabular}", *notes, r"\end{table}"]
+        body = [
+            r"\begin{table}",
+            r"\centering\small",
+            caption,
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            *_header(table),
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+            *notes,
+            r"\end{table}",
+        ]
     return "\n".join(body) + "\n"
 
 

@@ -1,8 +1,8 @@
 """Several results folders as one: refused, with what differs, where their setups differ in anything but declared axes.
 
-An axis that only one folder declares is a fixed value in the others, and becomes their coordinate. Configurations in records have
-all defaults filled in, so a default written out is no difference; a value that follows from an axis (a clip bound by mechanism) is
-none either, as long as the suites say the same about it.
+An axis that only one folder declares is a fixed value in the others, and becomes their coordinate. Configurations in
+records have all defaults filled in, so a default written out is no difference; a value that follows from an axis (a
+clip bound by mechanism) is none either, as long as the suites say the same about it.
 """
 
 import json
@@ -86,7 +86,9 @@ def setup_differences(first: Folder, other: Folder, axes: Sequence[str]) -> list
 
 def _by_label(folder: Folder) -> dict[str, Record]:
     records = folder.results.records
-    return {c.algorithm: records[c.run] for c in folder.results.manifest.cells if c.run is not None and c.run in records}
+    return {
+        c.algorithm: records[c.run] for c in folder.results.manifest.cells if c.run is not None and c.run in records
+    }
 
 
 def algorithm_differences(first: Folder, other: Folder) -> list[str]:
@@ -97,12 +99,15 @@ def algorithm_differences(first: Folder, other: Folder) -> list[str]:
         a, b = (flatten(r.config.get("algorithm", {})) for r in (mine[label], theirs[label]))
         for path in sorted(p for p in a.keys() | b.keys() if a.get(p) != b.get(p)):
             values = [_show({v[path]} if path in v else set()) for v in (a, b)]
-            lines.append(f"algorithm {clean(label, 60)}, {path}: {values[0]} in {first.name}, {values[1]} in {other.name}")
+            lines.append(
+                f"algorithm {clean(label, 60)}, {path}: {values[0]} in {first.name}, {values[1]} in {other.name}"
+            )
     return lines
 
 
 def source_differences(first: Folder, other: Folder) -> list[str]:
     """Packages and data that are not the same in two folders."""
+
     def sources(folder: Folder) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
         for record in folder.results.records.values():
@@ -115,15 +120,22 @@ def source_differences(first: Folder, other: Folder) -> list[str]:
         return found
 
     mine, theirs = sources(first), sources(other)
-    return [f"{what}: {clean(', '.join(sorted(mine[what])), 80)} in {first.name}, {clean(', '.join(sorted(theirs[what])), 80)} in "
-            f"{other.name}" for what in sorted(mine.keys() & theirs.keys()) if mine[what] != theirs[what]]
+    return [
+        f"{what}: {clean(', '.join(sorted(mine[what])), 80)} in {first.name}, "
+        f"{clean(', '.join(sorted(theirs[what])), 80)} in "
+        f"{other.name}"
+        for what in sorted(mine.keys() & theirs.keys())
+        if mine[what] != theirs[what]
+    ]
 
 
 def _with_coordinates(folder: Folder, axes: Sequence[str]) -> list[Cell]:
     """The folder's cells with a value for every axis; an axis it does not declare has its suite's fixed value."""
     suite = folder.results.manifest.suite
     fixed = {axis: descend(suite, axis) for axis in axes}
-    return [replace(c, coordinates={a: c.coordinates.get(a, fixed[a]) for a in axes}) for c in folder.results.manifest.cells]
+    return [
+        replace(c, coordinates={a: c.coordinates.get(a, fixed[a]) for a in axes}) for c in folder.results.manifest.cells
+    ]
 
 
 def _rank(record: Record | None) -> int:
@@ -136,11 +148,23 @@ def merge(folders: Sequence[Folder]) -> Results:
     if len(folders) == 1:
         return first.results
     axes = list(dict.fromkeys(a for f in folders for c in f.results.manifest.cells for a in c.coordinates))
-    lines = [line for other in folders[1:] for line in
-             setup_differences(first, other, axes) + algorithm_differences(first, other) + source_differences(first, other)]
+    lines = [
+        line
+        for other in folders[1:]
+        for line in setup_differences(first, other, axes)
+        + algorithm_differences(first, other)
+        + source_differences(first, other)
+    ]
     if lines:
-        raise DpflbenchError("\n".join([f"these results cannot be mixed: {len(lines)} difference{'s' * (len(lines) != 1)} that no "
-                                        "axis declares", *lines]))
+        raise DpflbenchError(
+            "\n".join(
+                [
+                    f"these results cannot be mixed: {len(lines)} difference{'s' * (len(lines) != 1)} that no "
+                    "axis declares",
+                    *lines,
+                ]
+            )
+        )
     records: dict[str, Record] = {}
     problems = [p for f in folders for p in f.results.problems]
     cells: dict[tuple[str, str, int], Cell] = {}
@@ -148,7 +172,9 @@ def merge(folders: Sequence[Folder]) -> Results:
         for run, record in folder.results.records.items():
             held = records.get(run)
             if held is not None and held.status == record.status == "done" and held.digest != record.digest:
-                problems.append(f"run {run}: done in several folders with different outcomes; the one of the first folder is shown")
+                problems.append(
+                    f"run {run}: done in several folders with different outcomes; the one of the first folder is shown"
+                )
             if _rank(record) > _rank(held):
                 records[run] = record
         for cell in _with_coordinates(folder, axes):

@@ -15,7 +15,9 @@ from dpflbench.tasks.task import Task
 
 
 def write_population(task: Task, epsilon: Floats, delta: Floats, folder: Path) -> list[Path]:
-    """Write population.png and population.csv into folder and return their paths; rows are clients, columns their label counts."""
+    """Write population.png and population.csv into folder and return their paths; rows are clients, columns their label
+    counts.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     labels, counts = label_counts(task)
     table, picture = folder / "population.csv", folder / "population.png"
@@ -23,13 +25,17 @@ def write_population(task: Task, epsilon: Floats, delta: Floats, folder: Path) -
         writer = csv.writer(file)
         writer.writerow(["client", "n_examples", "n_holdout", "epsilon", "delta", *labels])
         for client, (size, held_out) in enumerate(zip(task.train.sizes, task.holdout.sizes, strict=True)):
-            writer.writerow([client, size, held_out, repr(float(epsilon[client])), repr(float(delta[client])), *counts[client]])
+            writer.writerow(
+                [client, size, held_out, repr(float(epsilon[client])), repr(float(delta[client])), *counts[client]]
+            )
     _draw(task.train.sizes, counts, epsilon, delta, bool(task.n_classes), picture)
     return [picture, table]
 
 
 def label_counts(task: Task) -> tuple[list[str], Ints]:
-    """Column names and each client's training examples by label [N, C]; by tenths of the pooled labels for a regression."""
+    """Column names and each client's training examples by label [N, C]; by tenths of the pooled labels for a
+    regression.
+    """
     y = task.train.y.cpu().numpy()
     classes = y.astype(np.int64) if task.n_classes else quantile_classes(y.astype(np.float64))
     n_classes = task.n_classes or int(classes.max(initial=0)) + 1
@@ -56,8 +62,15 @@ def _draw(sizes: Ints, counts: Ints, epsilon: Floats, delta: Floats, classificat
     spread = f"{sizes.min()} to {sizes.max()}, median {np.median(sizes):g}"
     top.set_title(f"{len(sizes)} clients, {sizes.sum():,} training examples: {spread}")
     shares = (counts / np.maximum(counts.sum(1, keepdims=True), 1))[order].T  # [C, N]
-    image = middle.imshow(shares, aspect="auto", origin="lower", cmap="viridis", vmin=0.0, interpolation="nearest",
-                          extent=(-0.5, len(sizes) - 0.5, -0.5, len(shares) - 0.5))  # fmt: skip
+    image = middle.imshow(
+        shares,
+        aspect="auto",
+        origin="lower",
+        cmap="viridis",
+        vmin=0.0,
+        interpolation="nearest",
+        extent=(-0.5, len(sizes) - 0.5, -0.5, len(shares) - 0.5),
+    )
     middle.set_ylabel("label" if classification else "tenth of the labels")
     figure.colorbar(image, ax=middle, label="share of the client")
     if np.isfinite(epsilon).all():

@@ -1,6 +1,7 @@
 """Paired statistics over seeds: differences, intervals, exact tests, Holm's correction, critical differences.
 
-The seed is the unit of replication: algorithms share data, budgets and initial model under a seed, so all comparisons are paired.
+The seed is the unit of replication: algorithms share data, budgets and initial model under a seed, so all comparisons
+are paired.
 """
 
 import math
@@ -40,7 +41,8 @@ def _signs(n: int) -> Floats:
 def paired_p(differences: Sequence[float] | Floats) -> float:
     """Two-sided p of "the differences are symmetric around 0": exact permutation of signs, above 16 pairs Wilcoxon.
 
-    p = share of the 2**n sign patterns whose |sum| reaches the observed one; never below 2**(1 - n). NaN without a pair.
+    p = share of the 2**n sign patterns whose |sum| reaches the observed one; never below 2**(1 - n). NaN without a
+    pair.
     """
     d = np.asarray(differences, dtype=np.float64)
     if d.size == 0 or not np.all(np.isfinite(d)):
@@ -68,7 +70,9 @@ def interval(differences: Sequence[float] | Floats, level: float = LEVEL) -> tup
 
 
 def effect_size(differences: Sequence[float] | Floats) -> float:
-    """Cohen's d_z, mean over standard deviation of the differences; infinite when they are all the same, 0 when all are 0."""
+    """Cohen's d_z, mean over standard deviation of the differences; infinite when they are all the same, 0 when all are
+    0.
+    """
     d = np.asarray(differences, dtype=np.float64)
     if d.size < 2:
         return math.nan
@@ -87,7 +91,9 @@ def paired(differences: Sequence[float] | Floats) -> Paired:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's step-down correction (1979): p_(i) becomes max over j <= i of (m - j + 1) p_(j), at most 1; NaN is no test."""
+    """Holm's step-down correction (1979): p_(i) becomes max over j <= i of (m - j + 1) p_(j), at most 1; NaN is no
+    test.
+    """
     out = list(map(float, p))
     tests = [i for i, value in enumerate(out) if not math.isnan(value)]
     largest = 0.0
@@ -98,7 +104,9 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def smallest_p(seeds: int, comparisons: int = 1) -> float:
-    """The smallest p a two-sided exact paired test on `seeds` pairs can reach, Holm-corrected for `comparisons` tests."""
+    """The smallest p a two-sided exact paired test on `seeds` pairs can reach, Holm-corrected for `comparisons`
+    tests.
+    """
     return min(1.0, comparisons * 2.0 ** (1 - seeds)) if seeds > 0 else 1.0
 
 
@@ -120,7 +128,9 @@ def mean_ranks(values: Floats, higher_is_better: NDArray[np.bool_]) -> Floats:
 
 
 def critical_difference(k: int, blocks: int, level: float = LEVEL) -> float:
-    """Nemenyi's critical difference of mean ranks (Demšar 2006): q_level(k) / sqrt(2) * sqrt(k (k + 1) / (6 blocks))."""
+    """Nemenyi's critical difference of mean ranks (Demšar 2006): q_level(k) / sqrt(2) * sqrt(k (k + 1) / (6
+    blocks)).
+    """
     from scipy.stats import studentized_range
 
     q = float(studentized_range.ppf(1 - level, k, np.inf)) / math.sqrt(2)

@@ -1,7 +1,7 @@
 """How an algorithm looks: colour, dashes and marker by its name alone, the same in every figure of every report.
 
-The colours are Okabe and Ito's (2008), told apart with any colour vision, and a few of Tol's (2021); dashes and markers tell them
-apart in grey print too.
+The colours are Okabe and Ito's (2008), told apart with any colour vision, and a few of Tol's (2021); dashes and markers
+tell them apart in grey print too.
 """
 
 import zlib
@@ -28,8 +28,23 @@ MARKERS: dict[str, tuple[str, tuple[tuple[float, float], ...]]] = {
     "down": ("v", ((0, 1.1), (1.1, -0.9), (-1.1, -0.9))),
     "left": ("<", ((-1.1, 0), (0.9, -1.1), (0.9, 1.1))),
     "right": (">", ((1.1, 0), (-0.9, -1.1), (-0.9, 1.1))),
-    "plus": ("P", ((-.4, -1.2), (.4, -1.2), (.4, -.4), (1.2, -.4), (1.2, .4), (.4, .4), (.4, 1.2), (-.4, 1.2), (-.4, .4),
-                   (-1.2, .4), (-1.2, -.4), (-.4, -.4))),
+    "plus": (
+        "P",
+        (
+            (-0.4, -1.2),
+            (0.4, -1.2),
+            (0.4, -0.4),
+            (1.2, -0.4),
+            (1.2, 0.4),
+            (0.4, 0.4),
+            (0.4, 1.2),
+            (-0.4, 1.2),
+            (-0.4, 0.4),
+            (-1.2, 0.4),
+            (-1.2, -0.4),
+            (-0.4, -0.4),
+        ),
+    ),
 }
 KNOWN = {
     "FedSGD": Style("#000000", "#f2f2f2", (1.5, 1.5), "plus"),
@@ -45,8 +60,14 @@ KNOWN = {
     "Uniform-minimum": Style("#888888", "#a8a8a8", (1, 1), "down"),
     "IDP-clipping": Style("#332288", "#9285e0", (4, 1.5, 1, 1.5), "right"),
 }
-COLOURS = (("#44aa99", "#6fd0c0"), ("#aa4499", "#d37cc4"), ("#661100", "#c2674f"), ("#6699cc", "#93bce6"), ("#cc6677", "#e795a2"),
-           ("#5b5b00", "#b5b54a"))
+COLOURS = (
+    ("#44aa99", "#6fd0c0"),
+    ("#aa4499", "#d37cc4"),
+    ("#661100", "#c2674f"),
+    ("#6699cc", "#93bce6"),
+    ("#cc6677", "#e795a2"),
+    ("#5b5b00", "#b5b54a"),
+)
 DASHES: tuple[tuple[float, ...], ...] = ((), (5, 2), (2, 1), (7, 2, 1.5, 2))
 SIGNS = tuple(MARKERS)
 
@@ -58,7 +79,8 @@ def _stranger(number: int) -> Style:
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:
-    """Name → style: fixed for the built-in algorithms, from a hash for strangers; two strangers in one report never share one.
+    """Name → style: fixed for the built-in algorithms, from a hash for strangers; two strangers in one report never
+    share one.
 
     A name like DPSGD/DMLDP, which stands for several, looks like its first.
     """

@@ -50,7 +50,9 @@ def _marked(item: Entry, escape: Callable[[object], str], bold: tuple[str, str])
 
 
 def as_text(table: Table, width: int | None = None) -> str:
-    """The table for a terminal, bold as a star; columns that do not fit into `width` go below, with the row names again."""
+    """The table for a terminal, bold as a star; columns that do not fit into `width` go below, with the row names
+    again.
+    """
     from tabulate import tabulate
 
     header = ["\n".join(clean(line) for line in title.split("\n")) for title in table.header]
@@ -58,15 +60,32 @@ def as_text(table: Table, width: int | None = None) -> str:
     parts = []
     for chosen in _blocks(header, rows, table.labels, width):
         align = ["left" if i < table.labels else "right" for i in chosen]
-        parts += ["", tabulate([[row[i] for i in chosen] for row in rows], headers=[header[i] for i in chosen], tablefmt="simple",
-                               disable_numparse=True, colalign=align if rows else None)]
-    return "\n".join([clean(table.title), *([clean(table.caption, 2000)] if table.caption else []), *parts,
-                      *(["", *(clean(note, 2000) for note in table.notes)] if table.notes else [])])
+        parts += [
+            "",
+            tabulate(
+                [[row[i] for i in chosen] for row in rows],
+                headers=[header[i] for i in chosen],
+                tablefmt="simple",
+                disable_numparse=True,
+                colalign=align if rows else None,
+            ),
+        ]
+    return "\n".join(
+        [
+            clean(table.title),
+            *([clean(table.caption, 2000)] if table.caption else []),
+            *parts,
+            *(["", *(clean(note, 2000) for note in table.notes)] if table.notes else []),
+        ]
+    )
 
 
 def _blocks(header: Sequence[str], rows: Sequence[Sequence[str]], labels: int, width: int | None) -> list[list[int]]:
     """Which columns stand side by side: the labels and as many others as fit, at least one."""
-    wide = [2 + max([len(line) for line in head.split("\n")] + [len(row[i]) for row in rows]) for i, head in enumerate(header)]
+    wide = [
+        2 + max([len(line) for line in head.split("\n")] + [len(row[i]) for row in rows])
+        for i, head in enumerate(header)
+    ]
     first = list(range(labels))
     blocks, room = [list(first)], (width or 10**9) - sum(wide[:labels])
     left = room
@@ -81,6 +100,7 @@ def _blocks(header: Sequence[str], rows: Sequence[Sequence[str]], labels: int, w
 
 def as_markdown(table: Table, level: int = 2) -> str:
     """The table for Markdown."""
+
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cells) + " |"
 
@@ -89,7 +109,9 @@ def as_markdown(table: Table, level: int = 2) -> str:
     rows = [line([_marked(item, markdown, ("**", "**")) for item in row]) for row in table.rows]
     caption = [markdown(table.caption), ""] if table.caption else []
     notes = ["", *(f"- {markdown(note)}" for note in table.notes)] if table.notes else []
-    return "\n".join([f"{'#' * level} {markdown(table.title)}", "", *caption, line(header), line(align), *rows, *notes, ""])
+    return "\n".join(
+        [f"{'#' * level} {markdown(table.title)}", "", *caption, line(header), line(align), *rows, *notes, ""]
+    )
 
 
 def as_csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

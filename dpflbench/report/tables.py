@@ -41,7 +41,11 @@ def gap_lines(outcomes: Sequence[Outcome]) -> list[str]:
         found.setdefault((outcome.status, outcome.reason), []).append(outcome.seed)
     lines = []
     for (status, reason), seeds in found.items():
-        which = "" if status == "impossible" else f" in seed{'s' * (len(seeds) != 1)} {labels.listing([str(s) for s in seeds])}"
+        which = (
+            ""
+            if status == "impossible"
+            else f" in seed{'s' * (len(seeds) != 1)} {labels.listing([str(s) for s in seeds])}"
+        )
         lines.append(f"{status}{which}: {reason}")
     return lines
 
@@ -73,7 +77,9 @@ def _pick(coordinates: Mapping[str, Any], dims: Dims) -> dict[str, Any]:
 
 
 def _distinct(view: View, dims: Dims) -> list[dict[str, Any]]:
-    """Every combination of the given dimensions that occurs: the first dimension goes slowest, values in the manifest's order."""
+    """Every combination of the given dimensions that occurs: the first dimension goes slowest, values in the manifest's
+    order.
+    """
     found: dict[str, dict[str, Any]] = {}
     for setting in view.settings:
         for algorithm in view.algorithms if "algorithm" in dims else [""]:
@@ -87,7 +93,10 @@ def _distinct(view: View, dims: Dims) -> list[dict[str, Any]]:
 
 
 def _place_label(place: Mapping[str, Any], joint: str) -> str:
-    return joint.join(labels.short(v) if d == "algorithm" else labels.coordinate(d, v) for d, v in place.items()) or "utility"
+    return (
+        joint.join(labels.short(v) if d == "algorithm" else labels.coordinate(d, v) for d, v in place.items())
+        or "utility"
+    )
 
 
 def _marks(view: View) -> dict[str, dict[str, set[str]]]:
@@ -110,15 +119,20 @@ def utility_tables(view: View) -> list[Table]:
     marks = _marks(view)
     tables = []
     for number, panel in enumerate(_distinct(view, opts.panels)):
-        inside = [s for s in view.settings if coordinate_key(_pick(s.coordinates, opts.panels)) == coordinate_key(panel)]
+        inside = [
+            s for s in view.settings if coordinate_key(_pick(s.coordinates, opts.panels)) == coordinate_key(panel)
+        ]
         tables.append(_utility_table(view, panel, inside, marks, "utility" if number == 0 else f"utility-{number + 1}"))
     return tables
 
 
-def _utility_table(view: View, panel: Mapping[str, Any], inside: Sequence[Setting], marks: Mapping[str, dict[str, set[str]]],
-                   key: str) -> Table:
+def _utility_table(
+    view: View, panel: Mapping[str, Any], inside: Sequence[Setting], marks: Mapping[str, dict[str, set[str]]], key: str
+) -> Table:
     opts, notes = view.options, Notes()
-    by_place = {coordinate_key({**_pick(s.coordinates, opts.rows), **_pick(s.coordinates, opts.columns)}): s for s in inside}
+    by_place = {
+        coordinate_key({**_pick(s.coordinates, opts.rows), **_pick(s.coordinates, opts.columns)}): s for s in inside
+    }
     rows = _distinct(view, opts.rows)
     columns = _distinct(view, opts.columns) or [{}]
 
@@ -141,8 +155,15 @@ def _utility_table(view: View, panel: Mapping[str, Any], inside: Sequence[Settin
     header = [_column_head(view, column, [s for r in rows if (s := at(r, column)[0])], metric) for column in columns]
     where = f" ({labels.coordinates(panel)})" if panel else ""
     what = labels.metric_label(metric) if metric else "utility"
-    return Table(key, f"Utility{where}: {what}", (*(labels.axis(d) for d in opts.rows), *header), tuple(body),
-                 caption=caption(view, metric), notes=tuple([*legend(view), *notes.lines()]), labels=len(opts.rows))
+    return Table(
+        key,
+        f"Utility{where}: {what}",
+        (*(labels.axis(d) for d in opts.rows), *header),
+        tuple(body),
+        caption=caption(view, metric),
+        notes=tuple([*legend(view), *notes.lines()]),
+        labels=len(opts.rows),
+    )
 
 
 def _reference_rows(settings: Sequence[Setting | None], view: View) -> list[tuple[Entry, ...]]:
@@ -160,8 +181,12 @@ def _reference_rows(settings: Sequence[Setting | None], view: View) -> list[tupl
     for name in dict.fromkeys(name for here in found for name in here):
         means = [float(np.mean(here[name])) if name in here else math.nan for here in found]
         stds = [float(np.std(here[name], ddof=1)) if len(here.get(name, ())) > 1 else math.nan for here in found]
-        rows.append((entry(name.replace("_", " "), mark="(trivial model)"),
-                     *(entry(labels.mean_std(m, s), m) for m, s in zip(means, stds, strict=True))))
+        rows.append(
+            (
+                entry(name.replace("_", " "), mark="(trivial model)"),
+                *(entry(labels.mean_std(m, s), m) for m, s in zip(means, stds, strict=True)),
+            )
+        )
     return rows
 
 
@@ -182,16 +207,23 @@ def caption(view: View, metric: Metric | None) -> str:
     """What the figures are."""
     way = f", {labels.metric_direction(metric)}" if metric else ""
     seeds = len(view.seeds)
-    spread = f"Mean ± standard deviation over {seeds} paired seeds." if seeds > 1 else "One seed, so there is no spread."
+    spread = (
+        f"Mean ± standard deviation over {seeds} paired seeds." if seeds > 1 else "One seed, so there is no spread."
+    )
     return f"{view.options.value}: {MEASURED[view.options.value]}, after the last round{way}. {spread}"
 
 
 def legend(view: View) -> list[str]:
     """What the signs mean."""
-    lines = ["Bold (or *): best private algorithm of its column; ≈: not told apart from it by an exact paired test "
-             f"(Holm-corrected, {LEVEL})."]
+    lines = [
+        "Bold (or *): best private algorithm of its column; ≈: not told apart from it by an exact paired test "
+        f"(Holm-corrected, {LEVEL})."
+    ]
     if any(g.values and g.gaps for g in view.groups.values()):
-        lines.append("(4/6): four of six seeds ended well; such a mean leaves out the seeds that went wrong, so it is not ranked.")
+        lines.append(
+            "(4/6): four of six seeds ended well; such a mean leaves out the seeds that went wrong, so it is not "
+            "ranked."
+        )
     return [*lines, *_public_features(view), *seed_warnings(view)]
 
 
@@ -201,4 +233,7 @@ def _public_features(view: View) -> list[str]:
     kinds = {str(descend(config, "task.dataset.features.kind")) for config in configs} - {"None", "flatten"}
     if not kinds:
         return []
-    return [f"Features ({', '.join(sorted(kinds))}) are fitted on training data as public preprocessing; epsilon does not cover that."]
+    return [
+        f"Features ({', '.join(sorted(kinds))}) are fitted on training data as public preprocessing; epsilon does "
+        "not cover that."
+    ]

@@ -17,8 +17,12 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.execution.store import Cell, Results
 from dpflbench.records import Metric, Record
 
-VALUES = {"utility": "utility_global", "utility_global": "utility_global", "utility_personal": "utility_personal",
-          "utility_mean_phi": "utility_mean_phi"}
+VALUES = {
+    "utility": "utility_global",
+    "utility_global": "utility_global",
+    "utility_personal": "utility_personal",
+    "utility_mean_phi": "utility_mean_phi",
+}
 MEASURED = {
     "utility_global": "the shared model on the common test set",
     "utility_personal": "every client's own model on its own held-out examples",
@@ -119,7 +123,9 @@ class View:
 
     def metric(self, setting: Setting) -> Metric:
         """What utility means in a setting."""
-        found = [o.record for g in self.in_setting(setting) for o in g.outcomes if o.record is not None and o.record.rounds]
+        found = [
+            o.record for g in self.in_setting(setting) for o in g.outcomes if o.record is not None and o.record.rounds
+        ]
         return next((r.metric for r in found if r.status == "done"), found[0].metric if found else UNKNOWN)
 
     @cached_property
@@ -145,7 +151,7 @@ class View:
         """What the suite says at a dotted path in a setting: axes first, then the resolved suite; None if nothing."""
         for prefix in _prefixes(path):
             if prefix in setting.coordinates:
-                return descend(setting.coordinates[prefix], path[len(prefix):].lstrip("."))
+                return descend(setting.coordinates[prefix], path[len(prefix) :].lstrip("."))
         return descend(self.suite, path)
 
 
@@ -164,7 +170,10 @@ def _prefixes(path: str) -> list[str]:
 
 
 def coordinate_key(coordinates: Mapping[str, Any]) -> str:
-    """Canonical text of coordinates: the order of axes does not matter; 3 and 3.0 are one value, `x` and `{name: x}` as well."""
+    """Canonical text of coordinates: the order of axes does not matter; 3 and 3.0 are one value, `x` and `{name: x}` as
+    well.
+    """
+
     def plain(value: Any) -> Any:
         if isinstance(value, Mapping):
             if len(value) == 1 and set(value) <= {"name", "kind"}:
@@ -200,7 +209,9 @@ def options(suite: Mapping[str, Any], axes: Sequence[str]) -> Options:
     if value not in VALUES:
         raise DpflbenchError(f"report.value: {value!r}; allowed: {', '.join(VALUES)}")
     panels = tuple(a for a in axes if a not in rows and a not in columns)
-    return Options(rows, columns, panels, VALUES[value], _texts(asked.get("baseline"), ["DPSGD", "DMLDP"]), asked.get("paper"))
+    return Options(
+        rows, columns, panels, VALUES[value], _texts(asked.get("baseline"), ["DPSGD", "DMLDP"]), asked.get("paper")
+    )
 
 
 def _outcome(cell: Cell, results: Results, value: str) -> Outcome:
@@ -238,13 +249,25 @@ def view(results: Results) -> View:
         key = coordinate_key(cell.coordinates)
         settings.setdefault(key, Setting(key, {a: cell.coordinates[a] for a in axes if a in cell.coordinates}))
         outcomes.setdefault((key, cell.algorithm), {})[cell.seed] = _outcome(cell, results, opts.value)
-    public = {name for (_, name), by_seed in outcomes.items() for o in by_seed.values()
-              if o.record is not None and not o.record.private}
-    groups = {place: Group(settings[place[0]], place[1], tuple(by_seed[s] for s in sorted(by_seed)), place[1] not in public)
-              for place, by_seed in outcomes.items()}
+    public = {
+        name
+        for (_, name), by_seed in outcomes.items()
+        for o in by_seed.values()
+        if o.record is not None and not o.record.private
+    }
+    groups = {
+        place: Group(settings[place[0]], place[1], tuple(by_seed[s] for s in sorted(by_seed)), place[1] not in public)
+        for place, by_seed in outcomes.items()
+    }
     return View(
-        name=manifest.name, suite=manifest.suite, options=opts, axes=axes, settings=tuple(settings.values()),
+        name=manifest.name,
+        suite=manifest.suite,
+        options=opts,
+        axes=axes,
+        settings=tuple(settings.values()),
         algorithms=tuple(dict.fromkeys(cell.algorithm for cell in manifest.cells)),
-        seeds=tuple(sorted({cell.seed for cell in manifest.cells})), groups=groups, problems=tuple(results.problems),
+        seeds=tuple(sorted({cell.seed for cell in manifest.cells})),
+        groups=groups,
+        problems=tuple(results.problems),
         records=results.records,
     )

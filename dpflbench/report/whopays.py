@@ -1,7 +1,7 @@
 """Who pays: what each third of the clients, by strictness of budget, gets out of an algorithm and puts into it.
 
-Selection that favours loose budgets may raise the average and still leave the data of strict clients behind: utility and
-participations are shown for the strictest, middle and loosest third, and for the worst decile of clients.
+Selection that favours loose budgets may raise the average and still leave the data of strict clients behind: utility
+and participations are shown for the strictest, middle and loosest third, and for the worst decile of clients.
 """
 
 import math
@@ -44,12 +44,19 @@ def tiers(epsilon: Floats, delta: Floats) -> list[NDArray[np.int64]]:
 def budgets(view: View, setting: Setting, outcome: Outcome) -> tuple[Floats, Floats] | None:
     """Budgets of a run's clients; for a run without privacy those of a private run of the same column and seed."""
     own = [outcome.record] if outcome.record is not None and outcome.record.private else []
-    others = [o.record for g in view.in_setting(setting) for o in g.outcomes if g.private and o.seed == outcome.seed and o.record]
+    others = [
+        o.record
+        for g in view.in_setting(setting)
+        for o in g.outcomes
+        if g.private and o.seed == outcome.seed and o.record
+    ]
     for record in own + others:
         epsilon = record.clients.get("epsilon")
         if epsilon is not None and np.all(np.isfinite(epsilon)):
             delta = record.clients.get("delta")
-            return np.asarray(epsilon, np.float64), np.zeros(len(epsilon)) if delta is None else np.asarray(delta, np.float64)
+            return np.asarray(epsilon, np.float64), np.zeros(len(epsilon)) if delta is None else np.asarray(
+                delta, np.float64
+            )
     return None
 
 
@@ -100,8 +107,18 @@ def payments(view: View) -> list[Payment]:
                 share = np.array([share for _, _, share in found]).mean(axis=0)
                 spread = by_seed.std(axis=0, ddof=1) if len(found) > 1 else np.full(3, math.nan)
                 worst = float(np.mean([w for _, w, _ in found]))
-                out.append(Payment(setting, group.algorithm, group.private, _three(by_seed.mean(axis=0)), worst, _three(share),
-                                   len(found), _three(spread)))
+                out.append(
+                    Payment(
+                        setting,
+                        group.algorithm,
+                        group.private,
+                        _three(by_seed.mean(axis=0)),
+                        worst,
+                        _three(share),
+                        len(found),
+                        _three(spread),
+                    )
+                )
     return out
 
 
@@ -113,19 +130,42 @@ def who_pays_table(view: View) -> Table | None:
     rows = []
     for p in found:
         gap = p.utility[2] - p.utility[0]
-        rows.append((entry(labels.coordinates(p.setting.coordinates) or "all"),
-                     entry(p.algorithm, mark="" if p.private else "(not private)"),
-                     *(entry(labels.number(u), u, hint=f"± {labels.number(s)} over {p.seeds} seeds" if p.seeds > 1 else "")
-                       for u, s in zip(p.utility, p.spread, strict=True)), entry(labels.signed(gap), gap),
-                     entry(labels.number(p.worst_decile), p.worst_decile),
-                     *(entry(f"{labels.number(x, 0)} %", x) for x in p.share)))
+        rows.append(
+            (
+                entry(labels.coordinates(p.setting.coordinates) or "all"),
+                entry(p.algorithm, mark="" if p.private else "(not private)"),
+                *(
+                    entry(labels.number(u), u, hint=f"± {labels.number(s)} over {p.seeds} seeds" if p.seeds > 1 else "")
+                    for u, s in zip(p.utility, p.spread, strict=True)
+                ),
+                entry(labels.signed(gap), gap),
+                entry(labels.number(p.worst_decile), p.worst_decile),
+                *(entry(f"{labels.number(x, 0)} %", x) for x in p.share),
+            )
+        )
     which = "shared model" if view.options.value in SHARED else "own model"
     arrow = f" {labels.arrow(view.common_metric)}" if view.common_metric else ""
-    header = ("setting", "algorithm", f"strictest third{arrow}", f"middle{arrow}", f"loosest{arrow}", "loosest − strictest",
-              f"worst decile{arrow}", "share strictest", "share middle", "share loosest")
+    header = (
+        "setting",
+        "algorithm",
+        f"strictest third{arrow}",
+        f"middle{arrow}",
+        f"loosest{arrow}",
+        "loosest − strictest",
+        f"worst decile{arrow}",
+        "share strictest",
+        "share middle",
+        "share loosest",
+    )
     return Table(
-        "who-pays", titled("Who pays: utility and participations by strictness of budget", view),
-        header, tuple(rows), labels=2,
-        caption=f"The {which} on the held-out examples of each third of the clients (by epsilon), pooled over its examples; mean "
-                "over seeds. Worst decile: mean over the tenth of clients that are worst off. Share: of all participations. Where "
-                "an algorithm has no budgets, the thirds are those of the private runs with the same seed.")
+        "who-pays",
+        titled("Who pays: utility and participations by strictness of budget", view),
+        header,
+        tuple(rows),
+        labels=2,
+        caption=f"The {which} on the held-out examples of each third of the clients (by epsilon), pooled over its "
+        "examples; mean "
+        "over seeds. Worst decile: mean over the tenth of clients that are worst off. Share: of all "
+        "participations. Where "
+        "an algorithm has no budgets, the thirds are those of the private runs with the same seed.",
+    )

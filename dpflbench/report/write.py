@@ -38,8 +38,16 @@ class Report:
     def tables(self) -> list[Table]:
         """Every table, in reading order."""
         v = self.view
-        found = [*utility_tables(v), *paper_tables(v), difference_table(v), epsilon_table(v), who_pays_table(v), best_round_table(v),
-                 cost_table(v), gap_table(v)]
+        found = [
+            *utility_tables(v),
+            *paper_tables(v),
+            difference_table(v),
+            epsilon_table(v),
+            who_pays_table(v),
+            best_round_table(v),
+            cost_table(v),
+            gap_table(v),
+        ]
         return [table for table in found if table is not None and (table.rows or table.notes)]
 
     @cached_property
@@ -60,8 +68,13 @@ def summary_table(results: Results) -> str:
 def markdown_report(report: Report, figures: bool = False) -> str:
     """The whole report as one Markdown text, with the PNG figures beside it if there are any."""
     head = f"# {labels.markdown(report.view.name)}\n\n{labels.markdown(winner_sentence(report.view))}\n"
-    pictures = [f"## {labels.markdown(chart.title)}\n\n![{labels.markdown(chart.title)}]({figure_path(chart, Path('figures'), 'png')})\n\n"
-                f"{labels.markdown(chart.caption)}\n" for chart in report.charts if figures]
+    pictures = [
+        f"## {labels.markdown(chart.title)}\n\n"
+        f"![{labels.markdown(chart.title)}]({figure_path(chart, Path('figures'), 'png')})\n\n"
+        f"{labels.markdown(chart.caption)}\n"
+        for chart in report.charts
+        if figures
+    ]
     tables = [as_markdown(table) for table in report.tables]
     utility = sum(table.key.startswith("utility") for table in report.tables)
     return "\n".join([head, *tables[:utility], *pictures, *tables[utility:]])
@@ -94,8 +107,13 @@ def _parquet(report: Report, out: Path) -> list[Path]:
     return write_parquet(report.view, out)
 
 
-WRITERS: dict[str, Callable[[Report, Path], list[Path]]] = {"html": _html, "markdown": _markdown, "csv": _csv, "latex": _latex,
-                                                            "parquet": _parquet}
+WRITERS: dict[str, Callable[[Report, Path], list[Path]]] = {
+    "html": _html,
+    "markdown": _markdown,
+    "csv": _csv,
+    "latex": _latex,
+    "parquet": _parquet,
+}
 
 
 def check_formats(formats: Sequence[str]) -> None:

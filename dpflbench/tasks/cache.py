@@ -1,7 +1,8 @@
 """The cache: what is expensive and the same for every seed (decoding, projecting) is kept as one tensor file each.
 
-It lies in the user's cache folder or in $DPFLBENCH_CACHE. Files are written whole or not at all, read with `weights_only` and
-checked against their own digest; a damaged one is rebuilt, and where nothing can be written loading is merely slower.
+It lies in the user's cache folder or in $DPFLBENCH_CACHE. Files are written whole or not at all, read with
+`weights_only` and checked against their own digest; a damaged one is rebuilt, and where nothing can be written loading
+is merely slower.
 """
 
 import contextlib
@@ -36,7 +37,8 @@ def cache_folder() -> Path:
 def cached(name: str, key: Mapping[str, str], build: Callable[[], Tensors]) -> Tensors:
     """What `build()` returns, from the file for `name` and `key` if there is a sound one; otherwise built and kept.
 
-    The source of the module that defines `build` is part of the key: a loader that was changed does not find what it made before.
+    The source of the module that defines `build` is part of the key: a loader that was changed does not find what it
+    made before.
     """
     digest = hashlib.sha256(json.dumps({**key, "code": source(build)}, sort_keys=True).encode()).hexdigest()
     path = cache_folder() / f"{name}-{digest[:24]}.pt"
@@ -48,7 +50,9 @@ def cached(name: str, key: Mapping[str, str], build: Callable[[], Tensors]) -> T
 
 
 def source(thing: object) -> str:
-    """SHA-256 of the source file that defines a function or the class of an object; its module's name where there is no file."""
+    """SHA-256 of the source file that defines a function or the class of an object; its module's name where there is no
+    file.
+    """
     name = str(getattr(thing, "__module__", ""))
     file = getattr(sys.modules.get(name), "__file__", None)
     return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file and Path(file).is_file() else name
@@ -56,7 +60,9 @@ def source(thing: object) -> str:
 
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder that vanishes afterwards, for readers that insist on files: in the cache folder, else where temporary files go."""
+    """A folder that vanishes afterwards, for readers that insist on files: in the cache folder, else where temporary
+    files go.
+    """
     folder: Path | None = cache_folder()
     try:
         cache_folder().mkdir(parents=True, exist_ok=True)
@@ -78,7 +84,16 @@ def _read(path: Path) -> Tensors | None:
         if stored["sha256"] == _checksum(tensors):
             return tensors
         reason = "its content does not match its digest"
-    except (RuntimeError, OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, pickle.UnpicklingError) as error:
+    except (
+        RuntimeError,
+        OSError,
+        EOFError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        pickle.UnpicklingError,
+    ) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
     log.warning("%s: damaged (%s); made again", path, reason)
     return None

@@ -14,7 +14,15 @@ from dpflbench.interfaces import Availability, Examples
 from dpflbench.tasks import files
 from dpflbench.tasks.cache import Tensors, cached, scratch
 from dpflbench.tasks.mnist import content_digest
-from dpflbench.tasks.torchvision_data import available, check_labels, download, examples_of, expect, how, torchvision_datasets
+from dpflbench.tasks.torchvision_data import (
+    available,
+    check_labels,
+    download,
+    examples_of,
+    expect,
+    how,
+    torchvision_datasets,
+)
 
 FOLDER, ARCHIVE = "cifar-10-batches-py", "cifar-10-python.tar.gz"
 CONTENT = {
@@ -80,7 +88,9 @@ def _batches(root: Path | None) -> dict[str, Path]:
 
 
 def _unpack(root: Path | None, folder: Path) -> None:
-    """Checked copies for torchvision, which unpickles them: nothing is unpickled that does not have the published digest."""
+    """Checked copies for torchvision, which unpickles them: nothing is unpickled that does not have the published
+    digest.
+    """
     folder.mkdir()
     for name, path, content in _content(root):
         expect(path, hashlib.sha256(content).hexdigest(), CONTENT[name])

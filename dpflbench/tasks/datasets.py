@@ -1,7 +1,8 @@
-"""From a data set to a task: test split, features, partition, held-out shards; everything drawn from the stream `split`.
+"""From a data set to a task: test split, features, partition, held-out shards; everything drawn from the stream
+`split`.
 
-`split: official` keeps the data set's own test part; `split: paper` pools everything and draws the test part at random, as the
-paper does. What does not depend on the seed is cached.
+`split: official` keeps the data set's own test part; `split: paper` pools everything and draws the test part at random,
+as the paper does. What does not depend on the seed is cached.
 """
 
 from dataclasses import replace
@@ -55,8 +56,9 @@ def load_task(
 ) -> Task:
     """A data set dealt out to n_clients clients, on the device; images stay bytes until a batch is used.
 
-    `limit` keeps that many examples drawn at random: of everything under `split: paper`, of the training part otherwise. Each
-    client keeps the share `holdout` of its examples for personal utility; they are not trained on and not counted in its size.
+    `limit` keeps that many examples drawn at random: of everything under `split: paper`, of the training part
+    otherwise. Each client keeps the share `holdout` of its examples for personal utility; they are not trained on and
+    not counted in its size.
     """
     if not 0.0 <= holdout < 1.0:
         raise DpflbenchError(f"task.holdout: {holdout}; allowed: 0 ≤ holdout < 1")
@@ -78,7 +80,9 @@ def load_task(
 
 
 def regression_references(task: Task) -> dict[str, float]:
-    """Test MSE of the training mean and of pooled least squares: what to beat, and what no linear model beats by much."""
+    """Test MSE of the training mean and of pooled least squares: what to beat, and what no linear model beats by
+    much.
+    """
     x, y = as_float(task.train.x).flatten(1).double().cpu(), task.train.y.double().cpu()
     test_x, test_y = as_float(task.test_x).flatten(1).double().cpu(), task.test_y.double().cpu()
     design = torch.cat([x, torch.ones(len(x), 1, dtype=torch.float64)], 1)
@@ -160,7 +164,9 @@ def _redrawn(examples: Examples, limit: int | None, test_share: float | None, st
     groups = None
     if examples.groups is not None and examples.test_groups is not None:
         groups = torch.cat([examples.groups, examples.test_groups])[train]
-    return replace(examples, x_train=x[train], y_train=y[train], x_test=x[test], y_test=y[test], groups=groups, test_groups=None)
+    return replace(
+        examples, x_train=x[train], y_train=y[train], x_test=x[test], y_test=y[test], groups=groups, test_groups=None
+    )
 
 
 def _drawn(total: int, limit: int, rng: np.random.Generator) -> Ints:
@@ -178,13 +184,17 @@ def _train_subset(examples: Examples, kept: Ints) -> Examples:
 
 
 def _hold_out(owner: Ints, n_clients: int, holdout: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Positions trained on and positions held out, each sorted by client: the share `holdout` of every client, rounded down."""
+    """Positions trained on and positions held out, each sorted by client: the share `holdout` of every client, rounded
+    down.
+    """
     shuffled = rng.permutation(len(owner))
     shuffled = shuffled[owner[shuffled] != NOBODY]
     order = shuffled[np.argsort(owner[shuffled], kind="stable")]  # by client, random within
     sizes = np.bincount(owner[order], minlength=n_clients)
     if sizes.min() < 1:
-        raise DpflbenchError(f"task.partition: client {int(sizes.argmin())} has no examples; allowed: at least one a client")
+        raise DpflbenchError(
+            f"task.partition: client {int(sizes.argmin())} has no examples; allowed: at least one a client"
+        )
     rank = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     held = rank < np.floor(holdout * sizes + 1e-9)[owner[order]]
     return order[~held], order[held]

@@ -1,8 +1,8 @@
 """What the model sees of an example: principal components, standardised or flattened values.
 
-Fitted on the training pool (held-out shards included, the test part never) and declared public preprocessing: it is not paid for
-from anybody's budget. `FEATURES` maps the `kind` of a suite to its class. Without features the model sees
-the example itself, images scaled to [0, 1].
+Fitted on the training pool (held-out shards included, the test part never) and declared public preprocessing: it is not
+paid for from anybody's budget. `FEATURES` maps the `kind` of a suite to its class. Without features the model sees the
+example itself, images scaled to [0, 1].
 """
 
 from collections.abc import Iterator
@@ -35,11 +35,11 @@ class Features(Protocol):
 class Pca:
     """The first principal components of the flattened example, centred on the training mean.
 
-    `scale` says how large they are made. `overall`: all components are divided by one number, so that the mean squared norm of a
-    training example is 1; directions keep their relative spread, and clip norm and learning rate mean the same whatever the pixel
-    range or the number of components. `each`: every component is divided by its own standard deviation. `none`: as projected.
-    `standardise` first gives each input column unit variance, for columns in different units. Signs are fixed: a component's
-    largest loading is positive.
+    `scale` says how large they are made. `overall`: all components are divided by one number, so that the mean squared
+    norm of a training example is 1; directions keep their relative spread, and clip norm and learning rate mean the
+    same whatever the pixel range or the number of components. `each`: every component is divided by its own standard
+    deviation. `none`: as projected. `standardise` first gives each input column unit variance, for columns in different
+    units. Signs are fixed: a component's largest loading is positive.
     """
 
     components: int = 50

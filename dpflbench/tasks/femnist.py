@@ -1,7 +1,7 @@
 """FEMNIST: handwritten digits and letters with their writers, prepared by LEAF.
 
-From LEAF's JSON folders (train/*.json and test/*.json) or from npz files that hold the same pictures as bytes. Values are LEAF's:
-1 is paper, 0 is ink. Each example knows its writer, so a client can be a writer.
+From LEAF's JSON folders (train/*.json and test/*.json) or from npz files that hold the same pictures as bytes. Values
+are LEAF's: 1 is paper, 0 is ink. Each example knows its writer, so a client can be a writer.
 """
 
 import json
@@ -26,15 +26,19 @@ N_CLASSES = 62
 COMPLETE, PARTIAL = "femnist/femnist_writers.npz", "femnist/femnist_partial_writers.npz"
 LEAF_FOLDERS = ("femnist/data", "femnist", "leaf/data/femnist/data")
 TRAIN_SHARE = 0.9  # of each writer, where the files do not say themselves
-PAGE = "https://github.com/TalwalkarLab/leaf (data/femnist/preprocess.sh; put its data/train and data/test into femnist/data/)"
+PAGE = (
+    "https://github.com/TalwalkarLab/leaf "
+    "(data/femnist/preprocess.sh; put its data/train and data/test into femnist/data/)"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Femnist:
-    """Digits and letters, 28 × 28 grey, 62 classes, grouped by writer; femnist/ in the data folder: LEAF's JSON or npz files.
+    """Digits and letters, 28 × 28 grey, 62 classes, grouped by writer; femnist/ in the data folder: LEAF's JSON or npz
+    files.
 
-    `writers: complete` uses writers with all their examples, `all` also those of femnist_partial_writers.npz (npz files only).
-    The official split is LEAF's own, or the first 90 % of each writer of an npz file.
+    `writers: complete` uses writers with all their examples, `all` also those of femnist_partial_writers.npz (npz files
+    only). The official split is LEAF's own, or the first 90 % of each writer of an npz file.
     """
 
     writers: Literal["complete", "all"] = "complete"
@@ -44,7 +48,9 @@ class Femnist:
         """Present if the npz files are, or a JSON folder with both parts."""
         where = "no data folder given" if root is None else str(root / "femnist")
         found = self._found(root)
-        detail = f"complete: {len(found)} file{'s' if len(found) > 1 else ''}" if found else f"missing: {self._wanted()}"
+        detail = (
+            f"complete: {len(found)} file{'s' if len(found) > 1 else ''}" if found else f"missing: {self._wanted()}"
+        )
         return Availability(bool(found), where, detail, "public domain (NIST), BSD-2-Clause (LEAF)", PAGE)
 
     def digest(self, root: Path | None) -> str:
@@ -126,10 +132,14 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     if images.dtype != np.uint8 or images.ndim != 3 or images.shape[1:] != (28, 28):
         raise DataError(f"{path}: images are {images.dtype} {list(images.shape)}; expected uint8 [n, 28, 28]")
     if not labels.shape == writer.shape == images.shape[:1]:
-        raise DataError(f"{path}: {len(images)} images, {labels.shape} labels, {writer.shape} writers; expected one an image")
+        raise DataError(
+            f"{path}: {len(images)} images, {labels.shape} labels, {writer.shape} writers; expected one an image"
+        )
     _check(path, labels)
     if len(writer) and int(writer.max()) >= len(part["writer_ids"]):
-        raise DataError(f"{path}: writer {int(writer.max())}; allowed: 0 to {len(part['writer_ids']) - 1}, the writer_ids")
+        raise DataError(
+            f"{path}: writer {int(writer.max())}; allowed: 0 to {len(part['writer_ids']) - 1}, the writer_ids"
+        )
     return part
 
 
@@ -141,7 +151,9 @@ def _from_json(paths: Sequence[Path]) -> Tensors:
         try:
             users = json.loads(path.read_text(encoding="utf-8"))["user_data"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path}: no shard of LEAF ({type(error).__name__}: {error}); truncated or damaged") from error
+            raise DataError(
+                f"{path}: no shard of LEAF ({type(error).__name__}: {error}); truncated or damaged"
+            ) from error
         for user, data in users.items():
             x, y = _user(path, user, data)
             owner = names.setdefault(user, len(names))
@@ -170,7 +182,9 @@ def _user(path: Path, user: str, data: Any) -> tuple[NDArray[np.uint8], NDArray[
 def _check(path: Path, labels: NDArray[Any]) -> None:
     """Refuse labels that are not 0 … 61."""
     if labels.dtype.kind not in "iu" or (len(labels) and not (labels.min() >= 0 and labels.max() < N_CLASSES)):
-        raise DataError(f"{path}: labels from {labels.min()} to {labels.max()} ({labels.dtype}); allowed: 0 to {N_CLASSES - 1}")
+        raise DataError(
+            f"{path}: labels from {labels.min()} to {labels.max()} ({labels.dtype}); allowed: 0 to {N_CLASSES - 1}"
+        )
 
 
 def _tensors(train: tuple[NDArray[Any], ...], test: tuple[NDArray[Any], ...]) -> Tensors:

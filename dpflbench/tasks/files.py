@@ -47,7 +47,8 @@ def blocks(path: Path) -> Iterator[bytes]:
 
 
 def sha256(path: Path, root: Path | None = None) -> str:
-    """SHA-256 of the unpacked content; refused if root's SHA256SUMS lists the file as it lies there with another digest.
+    """SHA-256 of the unpacked content; refused if root's SHA256SUMS lists the file as it lies there with another
+    digest.
 
     Computed once a process and state of the file (size and time of change).
     """

@@ -18,7 +18,15 @@ from dpflbench.interfaces import Availability, Examples
 from dpflbench.tasks import files
 from dpflbench.tasks.cache import Tensors, cached, scratch
 from dpflbench.tasks.mnist import content_digest
-from dpflbench.tasks.torchvision_data import available, check_labels, download, examples_of, expect, how, torchvision_datasets
+from dpflbench.tasks.torchvision_data import (
+    available,
+    check_labels,
+    download,
+    examples_of,
+    expect,
+    how,
+    torchvision_datasets,
+)
 
 FASHION = {
     "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
@@ -55,7 +63,9 @@ class FashionMnist:
                 path = _required("fashion_mnist", root, "FashionMNIST", name)
                 content[name] = files.read(path)
                 expect(path, hashlib.sha256(content[name]).hexdigest(), expected)
-            return _read("FashionMNIST", content, 10, lambda module, folder, train: module.FashionMNIST(folder, train=train))
+            return _read(
+                "FashionMNIST", content, 10, lambda module, folder, train: module.FashionMNIST(folder, train=train)
+            )
 
         return examples_of(cached("fashion_mnist", {"digest": self.digest(root)}, build), 10)
 
@@ -66,7 +76,9 @@ class FashionMnist:
 
 @dataclass(frozen=True, slots=True)
 class Emnist:
-    """EMNIST, 28 × 28 grey, 10 to 62 classes by `variant`; EMNIST/raw in the data folder: files, packed or not, or gzip.zip."""
+    """EMNIST, 28 × 28 grey, 10 to 62 classes by `variant`; EMNIST/raw in the data folder: files, packed or not, or
+    gzip.zip.
+    """
 
     variant: Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"] = "byclass"
 
@@ -125,7 +137,9 @@ def check_idx(name: str, raw: bytes) -> None:
     shape = [int.from_bytes(raw[4 + 4 * i : 8 + 4 * i], "big") for i in range(dims)]
     expected = 4 + 4 * dims + int(np.prod(shape))
     if len(raw) != expected:
-        raise DataError(f"{name}: {len(raw)} bytes, its header announces {expected}; truncated or damaged, fetch it again")
+        raise DataError(
+            f"{name}: {len(raw)} bytes, its header announces {expected}; truncated or damaged, fetch it again"
+        )
     if dims == 3 and shape[1:] != [28, 28]:
         raise DataError(f"{name}: pictures of {shape[1]} × {shape[2]}; allowed: 28 × 28")
 
@@ -173,7 +187,9 @@ def _zipped(archive: Path, name: str) -> bytes:
         with zipfile.ZipFile(archive) as opened:
             return gzip.decompress(opened.read(f"gzip/{name}.gz"))
     except (zipfile.BadZipFile, KeyError, OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{archive}: {name} cannot be unpacked ({error}); truncated or damaged, fetch it again") from error
+        raise DataError(
+            f"{archive}: {name} cannot be unpacked ({error}); truncated or damaged, fetch it again"
+        ) from error
 
 
 @lru_cache(maxsize=8)

@@ -1,8 +1,9 @@
 """Lending Club: the interest rate of a loan from what was known when it was priced, a regression.
 
-From any of Lending Club's public CSV files, plain or gzip. Identifiers and columns with NULLs are dropped, categories become
-whole numbers, as in the paper; principal components and scaling are the suite's features, fitted on training data. Which columns
-have NULLs and which categories exist is read from the whole published file: a schema, declared public like the rest.
+From any of Lending Club's public CSV files, plain or gzip. Identifiers and columns with NULLs are dropped, categories
+become whole numbers, as in the paper; principal components and scaling are the suite's features, fitted on training
+data. Which columns have NULLs and which categories exist is read from the whole published file: a schema, declared
+public like the rest.
 """
 
 import csv
@@ -24,11 +25,13 @@ LABEL = "int_rate"
 IDENTIFIERS = frozenset({"id", "member_id", "url", "desc", "emp_title", "title", "zip_code"})
 # Made from the rate (grade, installment), or known only once the loan is being paid back.
 LEAKS = frozenset(
-    {"grade", "sub_grade", "installment", "loan_status", "pymnt_plan", "out_prncp", "out_prncp_inv", "total_pymnt",
-     "total_pymnt_inv", "total_rec_prncp", "total_rec_int", "total_rec_late_fee", "recoveries", "collection_recovery_fee",
-     "last_pymnt_d", "last_pymnt_amnt", "next_pymnt_d", "last_credit_pull_d", "last_fico_range_high", "last_fico_range_low",
-     "deferral_term", "payment_plan_start_date", "orig_projected_additional_accrued_interest"}
-)  # fmt: skip
+    """
+    grade sub_grade installment loan_status pymnt_plan out_prncp out_prncp_inv total_pymnt total_pymnt_inv
+    total_rec_prncp total_rec_int total_rec_late_fee recoveries collection_recovery_fee last_pymnt_d
+    last_pymnt_amnt next_pymnt_d last_credit_pull_d last_fico_range_high last_fico_range_low deferral_term
+    payment_plan_start_date orig_projected_additional_accrued_interest
+    """.split()  # noqa: SIM905  # one a line would fill a page
+)
 LEAK_PREFIXES = ("hardship", "debt_settlement", "settlement")
 ROWS = 50_000  # read at a time
 PAGE = "https://www.kaggle.com/datasets/wordsforthewise/lending-club (put the CSV into lending_club/)"
@@ -39,8 +42,8 @@ EVERY = 5  # there is no official split: every fifth record of the file is the t
 class LendingClub:
     """Loans of Lending Club, label `int_rate` in per cent; one CSV (or .csv.gz) in lending_club/ of the data folder.
 
-    `leakage: exclude` drops columns that give the rate away (grade, sub_grade, installment, payments and other outcomes); `file`
-    names the CSV where there are several.
+    `leakage: exclude` drops columns that give the rate away (grade, sub_grade, installment, payments and other
+    outcomes); `file` names the CSV where there are several.
     """
 
     leakage: Literal["exclude", "keep"] = "exclude"
@@ -52,7 +55,9 @@ class LendingClub:
         found = self._found(root)
         where = "no data folder given" if root is None else str(root / "lending_club")
         details = {0: f"missing: {self.file or 'a CSV file'}", 1: f"complete: {found[0].name}" if found else ""}
-        detail = details.get(len(found), f"several CSV files ({', '.join(path.name for path in found)}): name one with file")
+        detail = details.get(
+            len(found), f"several CSV files ({', '.join(path.name for path in found)}): name one with file"
+        )
         return Availability(len(found) == 1, where, detail, "none stated by Lending Club (published statistics)", PAGE)
 
     def digest(self, root: Path | None) -> str:
@@ -80,7 +85,9 @@ class LendingClub:
         if not found:
             raise files.missing("lending_club", root, f"lending_club/{self.file or '*.csv or *.csv.gz'}", PAGE)
         if len(found) > 1:
-            raise DataError(f"lending_club: {', '.join(path.name for path in found)} in {found[0].parent}; name one with file")
+            raise DataError(
+                f"lending_club: {', '.join(path.name for path in found)} in {found[0].parent}; name one with file"
+            )
         return found[0]
 
 
@@ -103,7 +110,9 @@ def _encode(path: Path, exclude: bool) -> Tensors:
 
 
 def _without_nulls(path: Path, exclude: bool) -> Iterator[Any]:
-    """The file in pieces: records with a rate, columns that had no NULL so far (the join of all pieces has none at all)."""
+    """The file in pieces: records with a rate, columns that had no NULL so far (the join of all pieces has none at
+    all).
+    """
     import pandas as pd
 
     skipped, header = _header(path)
@@ -133,7 +142,9 @@ def _header(path: Path) -> tuple[int, list[str]]:
 
 
 def _column(values: Any) -> NDArray[np.float64]:
-    """One column as numbers: amounts, per cents and terms as they are, dates in months, categories as ranks of their names."""
+    """One column as numbers: amounts, per cents and terms as they are, dates in months, categories as ranks of their
+    names.
+    """
     numbers = _numbers(values)
     if numbers is not None:
         return numbers

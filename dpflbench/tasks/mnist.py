@@ -28,14 +28,20 @@ class IdxFile:
 
     @property
     def header(self) -> bytes:
-        """Two zeros, type 8 (unsigned byte), number of dimensions, then each dimension as a big-endian 32-bit number."""
+        """Two zeros, type 8 (unsigned byte), number of dimensions, then each dimension as a big-endian 32-bit
+        number.
+        """
         return bytes([0, 0, 8, len(self.shape)]) + b"".join(size.to_bytes(4, "big") for size in self.shape)
 
 
 CONTENT = {
-    "train-images-idx3-ubyte": IdxFile((60_000, 28, 28), "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
+    "train-images-idx3-ubyte": IdxFile(
+        (60_000, 28, 28), "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"
+    ),
     "train-labels-idx1-ubyte": IdxFile((60_000,), "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
-    "t10k-images-idx3-ubyte": IdxFile((10_000, 28, 28), "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"),
+    "t10k-images-idx3-ubyte": IdxFile(
+        (10_000, 28, 28), "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"
+    ),
     "t10k-labels-idx1-ubyte": IdxFile((10_000,), "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
 }
 TENSORS = ("x_train", "y_train", "x_test", "y_test")

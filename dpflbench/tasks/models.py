@@ -1,8 +1,8 @@
 """The models of the paper with its exact parameter counts, and what a module must be like to be learnt privately.
 
-A sample's gradient must be its own affair: a module with batch statistics has none (one sample moves the others' outputs, and the
-running averages are an un-noised release), so GroupNorm with affine parameters stands where the paper has BatchNorm. The number of
-parameters stays the same.
+A sample's gradient must be its own affair: a module with batch statistics has none (one sample moves the others'
+outputs, and the running averages are an un-noised release), so GroupNorm with affine parameters stands where the paper
+has BatchNorm. The number of parameters stays the same.
 """
 
 from collections.abc import Callable
@@ -21,12 +21,16 @@ def _chw(name: str, input_shape: tuple[int, ...]) -> tuple[int, int, int]:
         return (1, *input_shape)
     if len(input_shape) == 3:
         return input_shape[0], input_shape[1], input_shape[2]
-    raise DpflbenchError(f"model {name}: input shape {input_shape}; allowed: images, (height, width) or (channels, height, width)")
+    raise DpflbenchError(
+        f"model {name}: input shape {input_shape}; allowed: images, (height, width) or (channels, height, width)"
+    )
 
 
 def _flat(name: str, size: int, input_shape: tuple[int, ...]) -> int:
     if size <= 0:
-        raise DpflbenchError(f"model {name}: input shape {input_shape} is too small for its convolutions; give it larger images")
+        raise DpflbenchError(
+            f"model {name}: input shape {input_shape} is too small for its convolutions; give it larger images"
+        )
     return size
 
 
@@ -79,9 +83,14 @@ class MnistCnn:
         flat = _flat("mnist_cnn", 8 * (h // 4) * (w // 4), input_shape)
         return nn.Sequential(
             *_image_first(input_shape),
-            nn.Conv2d(c, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(4, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Flatten(), nn.Linear(flat, n_outputs),
+            nn.Conv2d(c, 4, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(4, 8, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(flat, n_outputs),
         )
 
 
@@ -104,8 +113,12 @@ class LeNet5:
         c, _, _ = _chw("lenet5", input_shape)
         return nn.Sequential(
             *_image_first(input_shape),
-            nn.Conv2d(c, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(c, 6, 5, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(6, 16, 5),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
             *_lenet_tail("lenet5", input_shape, n_outputs),
         )
 
@@ -124,8 +137,14 @@ class FemnistCnn:
         c, _, _ = _chw("femnist_cnn", input_shape)
         return nn.Sequential(
             *_image_first(input_shape),
-            nn.Conv2d(c, 8, 5, padding=2), _group_norm("femnist_cnn", self.groups, 8), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(8, 16, 5), _group_norm("femnist_cnn", self.groups, 16), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(c, 8, 5, padding=2),
+            _group_norm("femnist_cnn", self.groups, 8),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(8, 16, 5),
+            _group_norm("femnist_cnn", self.groups, 16),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
             *_lenet_tail("femnist_cnn", input_shape, n_outputs),
         )
 
@@ -137,7 +156,9 @@ def _group_norm(name: str, groups: int, channels: int) -> nn.GroupNorm:
 
 
 class _Block(nn.Module):
-    """Two 3×3 convolutions with a shortcut; where width changes, the shortcut is a 1×1 convolution and a norm (option B)."""
+    """Two 3×3 convolutions with a shortcut; where width changes, the shortcut is a 1×1 convolution and a norm (option
+    B).
+    """
 
     def __init__(self, before: int, width: int, stride: int, groups: int) -> None:
         super().__init__()
@@ -147,7 +168,9 @@ class _Block(nn.Module):
         self.norm2 = _group_norm("resnet20", groups, width)
         self.shortcut: nn.Module = nn.Identity()
         if before != width:
-            self.shortcut = nn.Sequential(nn.Conv2d(before, width, 1, stride, bias=False), _group_norm("resnet20", groups, width))
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(before, width, 1, stride, bias=False), _group_norm("resnet20", groups, width)
+            )
         self.relu = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -173,9 +196,13 @@ class ResNet20:
         blocks = [_Block(b, w, 1 if b == w else 2, self.groups) for b, w in pairwise(widths)]
         return nn.Sequential(
             *_image_first(input_shape),
-            nn.Conv2d(c, 16, 3, padding=1, bias=False), _group_norm("resnet20", self.groups, 16), nn.ReLU(),
+            nn.Conv2d(c, 16, 3, padding=1, bias=False),
+            _group_norm("resnet20", self.groups, 16),
+            nn.ReLU(),
             *blocks,
-            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, n_outputs),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(64, n_outputs),
         )
 
 
@@ -201,7 +228,9 @@ def check_module(module: nn.Module) -> None:
         if isinstance(part, nn.modules.batchnorm._NormBase):
             per_sample = isinstance(part, nn.modules.instancenorm._InstanceNorm) and not part.track_running_stats
             if not per_sample:
-                raise DpflbenchError(f"{where}: {kind} keeps batch statistics, which couple samples; use GroupNorm or LayerNorm")
+                raise DpflbenchError(
+                    f"{where}: {kind} keeps batch statistics, which couple samples; use GroupNorm or LayerNorm"
+                )
         rate = part.p if isinstance(part, nn.modules.dropout._DropoutNd) else getattr(part, "dropout", 0.0)
         if isinstance(rate, float | int) and rate > 0:
             raise DpflbenchError(f"{where}: {kind} draws dropout masks outside the run's streams; set its rate to 0")
@@ -209,7 +238,8 @@ def check_module(module: nn.Module) -> None:
     for name, parameter in module.named_parameters(remove_duplicate=False):
         if id(parameter) in owners:
             raise DpflbenchError(
-                f"{name}: shares its parameter with {owners[id(parameter)]}; each place needs a parameter of its own")
+                f"{name}: shares its parameter with {owners[id(parameter)]}; each place needs a parameter of its own"
+            )
         owners[id(parameter)] = name
     if not any(p.requires_grad for p in module.parameters()):
         raise DpflbenchError(f"{type(module).__name__}: has no trainable parameters; at least one is needed")

@@ -1,4 +1,6 @@
-"""Any data as one .npz file with x_train, y_train, x_test, y_test: classification if labels are whole numbers, else regression."""
+"""Any data as one .npz file with x_train, y_train, x_test, y_test: classification if labels are whole numbers, else
+regression.
+"""
 
 import zipfile
 import zlib
@@ -24,8 +26,8 @@ HOW = "numpy.savez('NAME.npz', x_train=..., y_train=..., x_test=..., y_test=...)
 class Npz:
     """Your own arrays: `path` is absolute or relative to the data folder (to the current folder if none is given).
 
-    x are uint8 (images [n, channels, height, width], scaled to [0, 1]) or numbers; integer y are labels from 0, float y targets.
-    Optional groups_train and groups_test name each example's natural owner.
+    x are uint8 (images [n, channels, height, width], scaled to [0, 1]) or numbers; integer y are labels from 0, float y
+    targets. Optional groups_train and groups_test name each example's natural owner.
     """
 
     path: str
@@ -67,10 +69,15 @@ def _read(path: Path) -> Tensors:
                 raise DataError(f"{path}: no array {', '.join(lacking)}; expected {', '.join(ARRAYS)}")
             arrays = {name: opened[name] for name in (*ARRAYS, *GROUPS) if name in opened}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read ({error}); truncated, damaged or no .npz file of plain arrays") from error
+        raise DataError(
+            f"{path}: cannot be read ({error}); truncated, damaged or no .npz file of plain arrays"
+        ) from error
     for part in ("train", "test"):
         _check_examples(path, part, arrays[f"x_{part}"], arrays[f"y_{part}"])
-    if arrays["x_train"].shape[1:] != arrays["x_test"].shape[1:] or arrays["x_train"].dtype.kind != arrays["x_test"].dtype.kind:
+    if (
+        arrays["x_train"].shape[1:] != arrays["x_test"].shape[1:]
+        or arrays["x_train"].dtype.kind != arrays["x_test"].dtype.kind
+    ):
         raise DataError(
             f"{path}: x_train holds {arrays['x_train'].dtype} {list(arrays['x_train'].shape[1:])}, "
             f"x_test {arrays['x_test'].dtype} {list(arrays['x_test'].shape[1:])}; allowed: the same"
@@ -79,12 +86,16 @@ def _read(path: Path) -> Tensors:
     tensors: Tensors = {"n_classes": torch.tensor(n_classes)}
     for part in ("train", "test"):
         x = arrays[f"x_{part}"]
-        tensors[f"x_{part}"] = torch.from_numpy(np.ascontiguousarray(x if x.dtype == np.uint8 else x.astype(np.float32)))
+        tensors[f"x_{part}"] = torch.from_numpy(
+            np.ascontiguousarray(x if x.dtype == np.uint8 else x.astype(np.float32))
+        )
         tensors[f"y_{part}"] = torch.from_numpy(arrays[f"y_{part}"].astype(np.int64 if n_classes else np.float32))
     for name, label in GROUPS.items():
         if name in arrays:
             if arrays[name].shape != arrays[label].shape or arrays[name].dtype.kind not in "iu":
-                raise DataError(f"{path}: {name} is {arrays[name].dtype} {list(arrays[name].shape)}; expected an integer a label")
+                raise DataError(
+                    f"{path}: {name} is {arrays[name].dtype} {list(arrays[name].shape)}; expected an integer a label"
+                )
             tensors[name] = torch.from_numpy(arrays[name].astype(np.int64))
     return tensors
 
@@ -104,10 +115,14 @@ def _classes(path: Path, train: NDArray[Any], test: NDArray[Any]) -> int:
     """The number of classes of integer labels, 0 for float targets."""
     if train.dtype.kind == "f" or test.dtype.kind == "f":
         if train.dtype.kind != test.dtype.kind:
-            raise DataError(f"{path}: y_train is {train.dtype}, y_test {test.dtype}; allowed: both labels or both targets")
+            raise DataError(
+                f"{path}: y_train is {train.dtype}, y_test {test.dtype}; allowed: both labels or both targets"
+            )
         return 0
     classes = int(train.max()) + 1
     low, high = min(int(train.min()), int(test.min())), int(test.max())
     if low < 0 or high >= classes or classes < 2:
-        raise DataError(f"{path}: labels from {low} to {max(high, classes - 1)}; allowed: 0 to y_train's largest, at least two")
+        raise DataError(
+            f"{path}: labels from {low} to {max(high, classes - 1)}; allowed: 0 to y_train's largest, at least two"
+        )
     return classes

@@ -1,8 +1,8 @@
 """Who owns which example: iid, Dirichlet over labels, shards of classes, by writer, sizes from a power law.
 
-Each kind is a frozen dataclass whose `assign` names the owner of every example (-1: nobody). Every kind has a floor on client
-size, because noise grows with 1 / n_examples: a floor that cannot be met is refused, never quietly undercut. `PARTITIONS` maps
-the `kind` of a suite to its class.
+Each kind is a frozen dataclass whose `assign` names the owner of every example (-1: nobody). Every kind has a floor on
+client size, because noise grows with 1 / n_examples: a floor that cannot be met is refused, never quietly undercut.
+`PARTITIONS` maps the `kind` of a suite to its class.
 """
 
 import math
@@ -26,7 +26,8 @@ class Partition(Protocol):
     def assign(self, classes: Ints, groups: Ints | None, n_clients: int, rng: np.random.Generator) -> Ints:
         """The owner of each example [M]: 0 … n_clients - 1, or -1 for an example nobody gets.
 
-        `classes` [M] are labels, or label quantiles for regression; `groups` [M] the natural owners where the data has them.
+        `classes` [M] are labels, or label quantiles for regression; `groups` [M] the natural owners where the data has
+        them.
         """
         ...
 
@@ -45,10 +46,12 @@ class Iid:
 
 @dataclass(frozen=True, slots=True)
 class Dirichlet:
-    """Each class is divided among the clients by shares from a symmetric Dirichlet(alpha): small alpha, few classes a client.
+    """Each class is divided among the clients by shares from a symmetric Dirichlet(alpha): small alpha, few classes a
+    client.
 
-    Yurochkin et al. 2019 without balancing, as Flower Datasets' DirichletPartitioner: shares_c ~ Dir(alpha · 1_N) for each class c.
-    A draw that leaves a client below `min_size` is drawn again as a whole, so the split is Dirichlet given the floor.
+    Yurochkin et al. 2019 without balancing, as Flower Datasets' DirichletPartitioner: shares_c ~ Dir(alpha · 1_N) for
+    each class c. A draw that leaves a client below `min_size` is drawn again as a whole, so the split is Dirichlet
+    given the floor.
     """
 
     alpha: float = 3.0
@@ -75,8 +78,10 @@ class Dirichlet:
                     owner[classes == value] = _deal(row, rng)
                 return owner
         raise DpflbenchError(
-            f"dirichlet: {ATTEMPTS} draws at alpha {self.alpha} never gave each of {n_clients} clients min_size {self.min_size} of "
-            f"{len(classes)} examples (at best {smallest}); allowed: a larger alpha, fewer clients or a smaller min_size"
+            f"dirichlet: {ATTEMPTS} draws at alpha {self.alpha} never gave each of {n_clients} clients min_size "
+            f"{self.min_size} of "
+            f"{len(classes)} examples (at best {smallest}); allowed: a larger alpha, fewer clients or a smaller "
+            "min_size"
         )
 
 
@@ -88,11 +93,15 @@ class ShardsOfClasses:
     min_size: int = 10
 
     def assign(self, classes: Ints, groups: Ints | None, n_clients: int, rng: np.random.Generator) -> Ints:
-        """Client after client takes the classes with the fewest holders so far, ties at random: holders differ by at most one."""
+        """Client after client takes the classes with the fewest holders so far, ties at random: holders differ by at
+        most one.
+        """
         values = np.unique(classes)
         wanted = self.classes_per_client
         if not 1 <= wanted <= len(values):
-            raise DpflbenchError(f"shards.classes_per_client: {wanted}; allowed: 1 to {len(values)}, the classes there are")
+            raise DpflbenchError(
+                f"shards.classes_per_client: {wanted}; allowed: 1 to {len(values)}, the classes there are"
+            )
         if n_clients * wanted < len(values):
             raise DpflbenchError(
                 f"shards: {n_clients} clients of {wanted} classes cannot hold all {len(values)} classes; "
@@ -115,7 +124,9 @@ class ShardsOfClasses:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A client is a writer: `n_clients` of those with at least `min_size` examples, drawn at random; the rest goes unused."""
+    """A client is a writer: `n_clients` of those with at least `min_size` examples, drawn at random; the rest goes
+    unused.
+    """
 
     min_size: int = 10
 

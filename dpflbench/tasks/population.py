@@ -55,7 +55,9 @@ class Uniform:
             raise DpflbenchError(f"high: {self.high}; allowed: a finite number")
 
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
-        """Independent draws, low + (high - low) u: the same u for every low and high, so an axis over them is paired."""
+        """Independent draws, low + (high - low) u: the same u for every low and high, so an axis over them is
+        paired.
+        """
         return self.low + (self.high - self.low) * rng.random(n)
 
     def bounds(self) -> tuple[float, float]:
@@ -73,7 +75,8 @@ class Mixture:
     def __post_init__(self) -> None:
         if not self.values or len(self.values) != len(self.weights):
             raise DpflbenchError(
-                f"values: {len(self.values)} values and {len(self.weights)} weights; allowed: one weight a value, at least one"
+                f"values: {len(self.values)} values and {len(self.weights)} weights; allowed: one weight a value, "
+                "at least one"
             )
         if not (all(weight >= 0 for weight in self.weights) and 0 < math.fsum(self.weights) < math.inf):
             raise DpflbenchError(f"weights: {list(self.weights)}; allowed: finite numbers ≥ 0, not all 0")
@@ -110,7 +113,8 @@ class Normal:
         drawn = np.asarray(self.mean + self.std * truncnorm.ppf(rng.random(n), a, b), dtype=np.float64)
         if not np.isfinite(drawn).all():
             raise DpflbenchError(
-                f"normal: [{self.low}, {self.high}] has no mass under mean {self.mean}, std {self.std}; allowed: a nearer range"
+                f"normal: [{self.low}, {self.high}] has no mass under mean {self.mean}, std {self.std}; allowed: "
+                "a nearer range"
             )
         return np.clip(drawn, self.low, self.high)
 
@@ -154,7 +158,9 @@ class Listed:
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """The list itself; its length must be the number of clients."""
         if len(self.values) != n:
-            raise DpflbenchError(f"listed.values: {len(self.values)} values for {n} clients; allowed: exactly one a client")
+            raise DpflbenchError(
+                f"listed.values: {len(self.values)} values for {n} clients; allowed: exactly one a client"
+            )
         return np.array(self.values, dtype=np.float64)
 
     def bounds(self) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """Task: a data set dealt out to clients, resident on the device.
 
-Client data is one flat tensor sorted by client with offsets, so sizes may be ragged without padding and the samples of a
-client are a slice.
+Client data is one flat tensor sorted by client with offsets, so sizes may be ragged without padding and the samples of
+a client are a slice.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """torchvision as a reader and downloader of data sets; the data sets themselves are in idx_images.py and cifar10.py.
 
-Files are checked before torchvision sees them. It insists on unpacked files, so it is given checked copies in a folder that
-vanishes afterwards; nothing is written into the user's folder unless `download` is asked for.
+Files are checked before torchvision sees them. It insists on unpacked files, so it is given checked copies in a folder
+that vanishes afterwards; nothing is written into the user's folder unless `download` is asked for.
 """
 
 from collections.abc import Callable
@@ -22,8 +22,9 @@ _kept_alive: list[Any] = []
 def torchvision_datasets() -> ModuleType:
     """The module torchvision.datasets.
 
-    A torchvision built for CUDA beside a CPU-only torch fails to import, because its compiled operators are not there. The data-set
-    classes need none of them: when the import fails in just that way, the two missing operators are declared and it is tried again.
+    A torchvision built for CUDA beside a CPU-only torch fails to import, because its compiled operators are not there.
+    The data-set classes need none of them: when the import fails in just that way, the two missing operators are
+    declared and it is tried again.
     """
     try:
         import torchvision.datasets as datasets
@@ -59,13 +60,17 @@ def available(name: str, root: Path | None, folder: str, lacking: list[str], lic
     """What to say of a folder in which some files are lacking, or none."""
     where = "no data folder given" if root is None else str(root / folder)
     more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
-    return Availability(not lacking, where, f"missing: {lacking[0]}{more}" if lacking else "complete", licence, how(name), True)
+    return Availability(
+        not lacking, where, f"missing: {lacking[0]}{more}" if lacking else "complete", licence, how(name), True
+    )
 
 
 def expect(path: Path | None, found: str, expected: str) -> None:
     """Refuse content that is not the published one."""
     if found != expected:
-        raise DataError(f"{path}: content has SHA-256 {found}, the published file {expected}; damaged or not it, fetch it again")
+        raise DataError(
+            f"{path}: content has SHA-256 {found}, the published file {expected}; damaged or not it, fetch it again"
+        )
 
 
 def check_labels(name: str, x: Tensor, y: Tensor, n_classes: int) -> None:

@@ -1,4 +1,5 @@
-"""Conformance checks for plugin authors: `check_*` raise ConformanceError at the first broken rule, with one line on how to fix it.
+"""Conformance checks for plugin authors: `check_*` raise ConformanceError at the first broken rule, with one line on
+how to fix it.
 
 from dpflbench.testing import check_aggregator, check_plugin
 

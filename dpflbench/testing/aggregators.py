@@ -1,4 +1,6 @@
-"""Check of an aggregator: noisy rows to one direction, without memory but its state and without touching what it is given."""
+"""Check of an aggregator: noisy rows to one direction, without memory but its state and without touching what it is
+given.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -42,7 +44,10 @@ def check_aggregator(part: Any, who: str = "") -> None:
             )
         if difference(first, _directions(pickled(who, aggregator), setup, who)):
             refuse(
-                who, "gives other directions after pickling", "the same part in every worker", "keep only parameters in its fields"
+                who,
+                "gives other directions after pickling",
+                "the same part in every worker",
+                "keep only parameters in its fields",
             )
         _rows_in_any_order(aggregator, setup, who)
         _follows_type_and_device(aggregator, setup, who)
@@ -69,17 +74,27 @@ def _called(aggregator: Any, updates: Updates, state: Any, who: str) -> tuple[Te
     known, remembered, attributes = keep(updates), keep(state), keep(aggregator)
     with no_global_draws(who, "aggregate"):
         result = attempt(
-            who, "aggregate(updates, state)", "a direction and the next state", lambda: aggregator.aggregate(updates, state)
+            who,
+            "aggregate(updates, state)",
+            "a direction and the next state",
+            lambda: aggregator.aggregate(updates, state),
         )
     unchanged(who, "aggregate", known, updates, "updates")
     unchanged(who, "aggregate", remembered, state, "state")
     unchanged(who, "aggregate", attributes, aggregator, "its own attributes ")
     if not isinstance(result, tuple) or len(result) != 2:
-        refuse(who, f"aggregate returns {type(result).__name__}", "a pair (direction, state)", "return direction, state")
+        refuse(
+            who, f"aggregate returns {type(result).__name__}", "a pair (direction, state)", "return direction, state"
+        )
     direction, state = result
     _fits(direction, updates, who)
     if not bool(torch.isfinite(direction).all()):
-        refuse(who, "made non-finite values of finite updates", "a finite direction", "guard divisions, roots and logarithms")
+        refuse(
+            who,
+            "made non-finite values of finite updates",
+            "a finite direction",
+            "guard divisions, roots and logarithms",
+        )
     _plain(state, who)
     return direction, state
 
@@ -88,7 +103,12 @@ def _fits(direction: Any, updates: Updates, who: str) -> None:
     """Refuse what is no direction of the right shape, type and device."""
     values, dim = updates.values, updates.values.shape[1]
     if not isinstance(direction, Tensor):
-        refuse(who, f"the direction is a {type(direction).__name__}", f"a tensor of shape ({dim},)", "return a torch tensor")
+        refuse(
+            who,
+            f"the direction is a {type(direction).__name__}",
+            f"a tensor of shape ({dim},)",
+            "return a torch tensor",
+        )
     if direction.shape != (dim,):
         refuse(
             who,
@@ -169,7 +189,9 @@ def _few_rows(aggregator: Any, setup: Setup, who: str) -> None:
 
 
 def _nan_row_is_seen(aggregator: Any, setup: Setup, who: str) -> None:
-    """The harness ends a run with a non-finite update before an aggregator sees it; all the same, nothing may hide one."""
+    """The harness ends a run with a non-finite update before an aggregator sees it; all the same, nothing may hide
+    one.
+    """
     updates = updates_of(setup, 0, ROWS)
     values = updates.values.clone()
     values[2] = torch.nan

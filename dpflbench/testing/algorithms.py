@@ -112,7 +112,12 @@ def _kept_its_budgets(record: Record, mechanism: str, who: str) -> None:
     """Uses as planned and nobody beyond its epsilon, from the record as a reader would see it."""
     uses, clients = record.clients["uses"], record.clients
     if int(uses.sum()) != COHORT * ROUNDS:
-        refuse(who, f"{int(uses.sum())} participations in {ROUNDS} rounds", f"{COHORT * ROUNDS}", "plan horizon * cohort uses")
+        refuse(
+            who,
+            f"{int(uses.sum())} participations in {ROUNDS} rounds",
+            f"{COHORT * ROUNDS}",
+            "plan horizon * cohort uses",
+        )
     if not record.private:
         return
     over = np.flatnonzero(clients["epsilon_spent"] > clients["epsilon"])
@@ -120,7 +125,8 @@ def _kept_its_budgets(record: Record, mechanism: str, who: str) -> None:
         at = int(over[0])
         refuse(
             who,
-            f"client {at} spent epsilon {clients['epsilon_spent'][at]:.6g} of {clients['epsilon'][at]:.6g} under {mechanism} noise",
+            f"client {at} spent epsilon {clients['epsilon_spent'][at]:.6g} of {clients['epsilon'][at]:.6g} under "
+            f"{mechanism} noise",
             "every client within its budget",
             "let the harness calibrate: leave Plan.cost out",
         )

@@ -1,4 +1,6 @@
-"""Factories: a part's keyword parameters are its configuration schema, so they are annotated, documented and buildable."""
+"""Factories: a part's keyword parameters are its configuration schema, so they are annotated, documented and
+buildable.
+"""
 
 import dataclasses
 import functools
@@ -26,7 +28,10 @@ def check_factory(factory: Callable[..., Any], who: str = "") -> None:
     for name, p in inspect.signature(factory).parameters.items():
         if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL, p.VAR_KEYWORD):
             refuse(
-                who, f"takes '{p}'", "keyword parameters with names only", "name every parameter: they are its schema in a suite"
+                who,
+                f"takes '{p}'",
+                "keyword parameters with names only",
+                "name every parameter: they are its schema in a suite",
             )
         if p.annotation is p.empty:
             refuse(
@@ -66,7 +71,12 @@ def obtain(part: Any, who: str) -> Any:
     check_factory(part, who)
     missing = required(part)
     if missing:
-        refuse(who, f"needs {', '.join(missing)}", "a part to check", f"hand over a part, e.g. {part.__name__}({missing[0]}=…)")
+        refuse(
+            who,
+            f"needs {', '.join(missing)}",
+            "a part to check",
+            f"hand over a part, e.g. {part.__name__}({missing[0]}=…)",
+        )
     made = attempt(who, "building it with its defaults", "a part", part)
     again = attempt(who, "building it twice", "a part", part)
     if difference(made, again):

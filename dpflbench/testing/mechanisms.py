@@ -1,4 +1,6 @@
-"""Check of a mechanism: what it claims about its own noise hangs together. What the noise hides is shown by `dpflbench audit`."""
+"""Check of a mechanism: what it claims about its own noise hangs together. What the noise hides is shown by `dpflbench
+audit`.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +11,16 @@ import torch
 
 from dpflbench.interfaces import Floats, Mechanism
 from dpflbench.testing.factories import named, obtain
-from dpflbench.testing.rules import attempt, difference, keep, needs_methods, no_global_draws, pickled, refuse, unchanged
+from dpflbench.testing.rules import (
+    attempt,
+    difference,
+    keep,
+    needs_methods,
+    no_global_draws,
+    pickled,
+    refuse,
+    unchanged,
+)
 from dpflbench.testing.worlds import devices
 
 DRAWS = 200_000
@@ -21,7 +32,10 @@ def check_mechanism(part: Any, who: str = "") -> None:
     who = named(part, "mechanism", who)
     mechanism = obtain(part, who)
     needs_methods(
-        who, mechanism, Mechanism, {"sample": 3, "cost": 2, "budget": 2, "epsilon": 2, "scale": 2, "variance": 1, "per_use": 4}
+        who,
+        mechanism,
+        Mechanism,
+        {"sample": 3, "cost": 2, "budget": 2, "epsilon": 2, "scale": 2, "variance": 1, "per_use": 4},
     )
     _attributes(mechanism, who)
     for device in devices():
@@ -42,7 +56,12 @@ def _attributes(mechanism: Any, who: str) -> None:
         "pure": lambda v: isinstance(v, bool),
         "exponent": lambda v: isinstance(v, int) and v >= 1,
     }
-    expected = {"name": "a name", "clip_order": "1 or 2", "pure": "true or false", "exponent": "a whole number from 1 on"}
+    expected = {
+        "name": "a name",
+        "clip_order": "1 or 2",
+        "pure": "true or false",
+        "exponent": "a whole number from 1 on",
+    }
     for name, fits in rules.items():
         value = getattr(mechanism, name, None)
         if not fits(value):
@@ -65,8 +84,17 @@ def _noise(mechanism: Any, device: str, who: str) -> None:
     with no_global_draws(who, "sample"):
         noise = draw(1)
     unchanged(who, "sample", before, scale, "scale ")
-    if not isinstance(noise, torch.Tensor) or noise.shape != (3, 7) or noise.dtype != scale.dtype or noise.device != scale.device:
-        found = f"{noise.dtype} {tuple(noise.shape)} on {noise.device}" if isinstance(noise, torch.Tensor) else type(noise).__name__
+    if (
+        not isinstance(noise, torch.Tensor)
+        or noise.shape != (3, 7)
+        or noise.dtype != scale.dtype
+        or noise.device != scale.device
+    ):
+        found = (
+            f"{noise.dtype} {tuple(noise.shape)} on {noise.device}"
+            if isinstance(noise, torch.Tensor)
+            else type(noise).__name__
+        )
         refuse(
             who,
             f"sample returns {found}",
@@ -87,20 +115,25 @@ def _noise(mechanism: Any, device: str, who: str) -> None:
 def _variance(mechanism: Any, who: str) -> None:
     """The variance it names is the variance of what it draws: aggregators weigh by it."""
     for scale in (0.5, 3.0):
-        drawn = mechanism.sample(torch.full((DRAWS,), scale, dtype=torch.float64), (DRAWS,), torch.Generator().manual_seed(11))
+        drawn = mechanism.sample(
+            torch.full((DRAWS,), scale, dtype=torch.float64), (DRAWS,), torch.Generator().manual_seed(11)
+        )
         claimed = float(np.asarray(mechanism.variance(np.array([scale])))[0])
         measured, mean = float(drawn.var()), float(drawn.mean())
         if not abs(measured / claimed - 1) < 0.05 or abs(mean) > 6 * (claimed / DRAWS) ** 0.5:
             refuse(
                 who,
-                f"at scale {scale} the variance of {DRAWS} draws is {measured:.4g} (mean {mean:.2g}), by variance() {claimed:.4g}",
+                f"at scale {scale} the variance of {DRAWS} draws is {measured:.4g} (mean {mean:.2g}), by "
+                f"variance() {claimed:.4g}",
                 "noise around 0 of the variance it claims",
                 "make sample and variance speak of the same distribution",
             )
 
 
 def _currency(mechanism: Any, epsilon: Floats, delta: Floats, sensitivity: Floats, who: str) -> None:
-    """Costs add up, calibration never exceeds what it may spend, and (epsilon, delta) survive the way there and back."""
+    """Costs add up, calibration never exceeds what it may spend, and (epsilon, delta) survive the way there and
+    back.
+    """
     budget = np.asarray(attempt(who, "budget(epsilon, delta)", "[N, A]", lambda: mechanism.budget(epsilon, delta)))
     if budget.ndim != 2 or len(budget) != 4 or not (np.isfinite(budget) & (budget > 0)).any(-1).all():
         refuse(
@@ -130,7 +163,10 @@ def _currency(mechanism: Any, epsilon: Floats, delta: Floats, sensitivity: Float
             )
         if not (np.asarray(mechanism.cost(scale * 2, sensitivity)) < cost).all():
             refuse(
-                who, "twice the noise does not cost less", "a cost that falls as the scale grows", "check cost() against scale()"
+                who,
+                "twice the noise does not cost less",
+                "a cost that falls as the scale grows",
+                "check cost() against scale()",
             )
     with np.errstate(all="ignore"):
         none, unpaid = mechanism.cost(np.zeros(4), sensitivity), mechanism.scale(np.zeros_like(budget), sensitivity)
@@ -147,7 +183,9 @@ def _shares(mechanism: Any, epsilon: Floats, delta: Floats, who: str) -> None:
     """A plan's shares add up to what is left, and a client without uses has no cost."""
     left, uses = np.asarray(mechanism.budget(epsilon, delta)), np.array([0.0, 1.0, 7.0, 200.0])
     share = np.asarray(
-        attempt(who, "per_use(left, uses, epsilon, delta)", "[N, A]", lambda: mechanism.per_use(left, uses, epsilon, delta))
+        attempt(
+            who, "per_use(left, uses, epsilon, delta)", "[N, A]", lambda: mechanism.per_use(left, uses, epsilon, delta)
+        )
     )
     if share.shape != left.shape or not (share * uses[:, None] <= left * SLACK).any(-1).all() or (share[0] != 0).any():
         refuse(

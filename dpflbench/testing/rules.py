@@ -1,7 +1,8 @@
-"""How a check speaks and what all checks share: one refusal, copies that compare, generators nobody may touch, pickling.
+"""How a check speaks and what all checks share: one refusal, copies that compare, generators nobody may touch,
+pickling.
 
-A check stops at the first broken rule, so a fault is one line: who, what was found, what is expected, how to fix it. Rules come in
-the order in which one fault would break several.
+A check stops at the first broken rule, so a fault is one line: who, what was found, what is expected, how to fix it.
+Rules come in the order in which one fault would break several.
 """
 
 import copy
@@ -39,7 +40,10 @@ def attempt(who: str, what: str, expected: str, call: Callable[[], R]) -> R:
         raise
     except Exception as e:  # a stranger's code may raise anything
         return refuse(
-            who, f"{what} raises {type(e).__name__}: {e}"[:300], expected, f"make {what} work for what the check hands over"
+            who,
+            f"{what} raises {type(e).__name__}: {e}"[:300],
+            expected,
+            f"make {what} work for what the check hands over",
         )
 
 
@@ -56,7 +60,9 @@ def difference(a: Any, b: Any, path: str = "") -> str:
         same = a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
         return "" if same and bool(((a == b) | ((a != a) & (b != b))).all()) else path or "the tensor"
     if isinstance(a, np.ndarray):
-        return "" if a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") else path or "the array"
+        return (
+            "" if a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") else path or "the array"
+        )
     if dataclasses.is_dataclass(a) and not isinstance(a, type):
         fields = [f.name for f in dataclasses.fields(a) if hasattr(a, f.name)]
         return _first((f"{path}.{name}" if path else name, getattr(a, name), getattr(b, name)) for name in fields)
@@ -116,7 +122,12 @@ def pickled(who: str, part: R) -> R:
         )
     found = difference(part, again)
     if found:
-        refuse(who, f"comes back from pickle with another '{found}'", "an equal part", "make it a frozen dataclass of plain values")
+        refuse(
+            who,
+            f"comes back from pickle with another '{found}'",
+            "an equal part",
+            "make it a frozen dataclass of plain values",
+        )
     return again
 
 
@@ -125,7 +136,9 @@ def needs_methods(who: str, part: Any, interface: type, methods: Mapping[str, in
     for name, count in methods.items():
         method = getattr(part, name, None)
         if not callable(method):
-            refuse(who, f"has no {name}()", f"the interface {interface.__name__} of dpflbench.interfaces", f"add {name}()")
+            refuse(
+                who, f"has no {name}()", f"the interface {interface.__name__} of dpflbench.interfaces", f"add {name}()"
+            )
         try:
             inspect.signature(method).bind(*range(count))
         except TypeError as e:
@@ -153,7 +166,9 @@ def unchanged(who: str, what: str, before: Any, after: Any, name: str) -> None:
 
 
 def holds_plain_state(value: Any) -> str:
-    """What in a state a checkpoint could not hold; empty if nothing: numbers, None, tensors, dicts, lists and tuples of those."""
+    """What in a state a checkpoint could not hold; empty if nothing: numbers, None, tensors, dicts, lists and tuples of
+    those.
+    """
     if value is None or isinstance(value, bool | int | float | str | Tensor):
         return ""
     if isinstance(value, Mapping):

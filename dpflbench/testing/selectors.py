@@ -52,7 +52,9 @@ def _check_under(selector: Any, mechanism: Mechanism, who: str) -> None:
             "draw from the rng argument only, and keep nothing between calls",
         )
     if difference(first, played(pickled(who, selector), setup, 1, who)):
-        refuse(who, "plans otherwise after pickling", "the same part in every worker", "keep only parameters in its fields")
+        refuse(
+            who, "plans otherwise after pickling", "the same part in every worker", "keep only parameters in its fields"
+        )
     for n, cohort, rounds, equal in EDGES:
         world = f"{who} ({cohort} of {n} clients, {rounds} rounds)"
         try:
@@ -116,7 +118,13 @@ def _planned(selector: Any, view: PlanView, streams: Streams, who: str) -> Plan:
     if not isinstance(plan, Plan):
         refuse(who, f"plan returns {type(plan).__name__}", "a dpflbench.interfaces.Plan", "return Plan(uses, horizon)")
     try:
-        check_plan(plan, n_clients=view.setup.n_clients, cohort_size=view.setup.cohort_size, rounds_left=view.rounds_left, who=who)
+        check_plan(
+            plan,
+            n_clients=view.setup.n_clients,
+            cohort_size=view.setup.cohort_size,
+            rounds_left=view.rounds_left,
+            who=who,
+        )
     except PluginError as e:
         text = str(e).removeprefix(f"selector of {who}: ")
         raise ConformanceError(
@@ -156,7 +164,9 @@ def _answered(
         return losses
     rng = streams.numpy("probe", round)
     received = rng.uniform(0.0, plan.probe.loss_bound, len(cohort))
-    stepped = rng.uniform(0.0, plan.probe.loss_bound, len(cohort)) if plan.probe.after_step else np.full(len(cohort), np.nan)
+    stepped = (
+        rng.uniform(0.0, plan.probe.loss_bound, len(cohort)) if plan.probe.after_step else np.full(len(cohort), np.nan)
+    )
     return Losses(
         np.append(losses.round, np.full(len(cohort), round)),
         np.append(losses.client, cohort),

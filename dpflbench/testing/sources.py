@@ -21,7 +21,9 @@ OUTPUTS = 4
 
 
 def check_dataset(part: Any, who: str = "", root: Path | None = None) -> str:
-    """Raise ConformanceError at the first broken rule; empty, or why the content could not be looked at on this machine."""
+    """Raise ConformanceError at the first broken rule; empty, or why the content could not be looked at on this
+    machine.
+    """
     who = named(part, "dataset", who)
     dataset = obtain(part, who)
     needs_methods(who, dataset, Dataset, {"availability": 1, "digest": 1, "load": 1})
@@ -29,7 +31,10 @@ def check_dataset(part: Any, who: str = "", root: Path | None = None) -> str:
         _availability(dataset, Path(empty), who)
         if any(Path(empty).iterdir()):
             refuse(
-                who, "availability writes into the folder it reads", "an untouched folder", "only look; caches have their own place"
+                who,
+                "availability writes into the folder it reads",
+                "an untouched folder",
+                "only look; caches have their own place",
             )
     pickled(who, dataset)
     known = _availability(dataset, root, who)
@@ -51,14 +56,26 @@ def check_dataset(part: Any, who: str = "", root: Path | None = None) -> str:
     for name in ("train", "test"):
         _examples(getattr(examples, f"x_{name}"), getattr(examples, f"y_{name}"), examples.n_classes, name, who)
     if examples.groups is not None and examples.groups.shape != examples.y_train.shape:
-        refuse(who, f"groups has shape {tuple(examples.groups.shape)}", "one owner a training example", "return groups [M] or None")
+        refuse(
+            who,
+            f"groups has shape {tuple(examples.groups.shape)}",
+            "one owner a training example",
+            "return groups [M] or None",
+        )
     return ""
 
 
 def _availability(dataset: Any, root: Path | None, who: str) -> Availability:
-    known = attempt(who, "availability(root)", "an Availability, also where nothing is there", lambda: dataset.availability(root))
+    known = attempt(
+        who, "availability(root)", "an Availability, also where nothing is there", lambda: dataset.availability(root)
+    )
     if not isinstance(known, Availability):
-        refuse(who, f"availability returns {type(known).__name__}", "dpflbench.interfaces.Availability", "return Availability(…)")
+        refuse(
+            who,
+            f"availability returns {type(known).__name__}",
+            "dpflbench.interfaces.Availability",
+            "return Availability(…)",
+        )
     for name in ("licence", "get"):
         if not getattr(known, name):
             refuse(who, f"availability has no {name}", "a licence and a way to get the data", f"fill in {name}")
@@ -82,21 +99,37 @@ def _says_what_is_missing(dataset: Any, root: Path | None, who: str) -> None:
 
 def _examples(x: Any, y: Any, n_classes: int, part: str, who: str) -> None:
     if not isinstance(x, Tensor) or x.dtype not in (torch.float32, torch.uint8) or x.ndim < 2:
-        refuse(who, f"x_{part} is {getattr(x, 'dtype', type(x).__name__)}", "float32 or uint8 [M, ...]", "convert it when loading")
+        refuse(
+            who,
+            f"x_{part} is {getattr(x, 'dtype', type(x).__name__)}",
+            "float32 or uint8 [M, ...]",
+            "convert it when loading",
+        )
     wanted = torch.int64 if n_classes else torch.float32
     if not isinstance(y, Tensor) or y.dtype != wanted or y.shape != x.shape[:1] or not len(y):
         found = f"{y.dtype} {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
         refuse(who, f"y_{part} is {found}", f"{wanted} ({len(x)},)", "one label or target an example")
     if n_classes and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
-        refuse(who, f"y_{part} ranges from {y.min()} to {y.max()}", f"labels 0 to {n_classes - 1}", "number the classes from 0")
+        refuse(
+            who,
+            f"y_{part} ranges from {y.min()} to {y.max()}",
+            f"labels 0 to {n_classes - 1}",
+            "number the classes from 0",
+        )
     if not bool(torch.isfinite(y).all()) or (x.is_floating_point() and not bool(torch.isfinite(x).all())):
-        refuse(who, f"the {part} part holds non-finite numbers", "finite numbers", "refuse or clean damaged rows when loading")
+        refuse(
+            who,
+            f"the {part} part holds non-finite numbers",
+            "finite numbers",
+            "refuse or clean damaged rows when loading",
+        )
 
 
 def check_model(part: Any, who: str = "") -> None:
     """Raise ConformanceError at the first broken rule; `part` is a model or a factory of one.
 
-    Built for its `default_input` and `default_outputs` where it names them, else for the first of (10,), (1, 28, 28), (3, 32, 32).
+    Built for its `default_input` and `default_outputs` where it names them, else for the first of (10,), (1, 28, 28),
+    (3, 32, 32).
     """
     who = named(part, "model", who)
     model = obtain(part, who)
@@ -132,7 +165,12 @@ def _buildable(model: Any, who: str) -> tuple[int, ...]:
             return shape
         except Exception as e:  # a stranger's code may raise anything
             reasons.append(f"{shape}: {type(e).__name__}: {e}"[:100])
-    refuse(who, f"builds for none of {', '.join(reasons)}", "a module for one of them", "name an input shape: default_input = (…)")
+    refuse(
+        who,
+        f"builds for none of {', '.join(reasons)}",
+        "a module for one of them",
+        "name an input shape: default_input = (…)",
+    )
 
 
 def _outputs(module: nn.Module, shape: tuple[int, ...], outputs: int, who: str) -> None:
@@ -141,7 +179,10 @@ def _outputs(module: nn.Module, shape: tuple[int, ...], outputs: int, who: str) 
     x, y = torch.randn(3, *shape, generator=generator), torch.randint(outputs, (3,), generator=generator)
     engine, theta = Engine(module, outputs if outputs > 1 else 0, 2), initial_theta(module)
     out = attempt(
-        who, "the module", f"outputs for inputs [3, {', '.join(map(str, shape))}]", lambda: engine.predict(theta, None, x)
+        who,
+        "the module",
+        f"outputs for inputs [3, {', '.join(map(str, shape))}]",
+        lambda: engine.predict(theta, None, x),
     )
     if out.shape != (3, outputs) or not bool(torch.isfinite(out).all()):
         refuse(
@@ -158,6 +199,8 @@ def _outputs(module: nn.Module, shape: tuple[int, ...], outputs: int, who: str) 
             "independent samples: privacy is per sample",
             "use no statistics over the batch (GroupNorm instead of BatchNorm)",
         )
-    losses = attempt(who, "the loss", "a loss a sample", lambda: engine.losses(theta, None, x, y if outputs > 1 else y.float()))
+    losses = attempt(
+        who, "the loss", "a loss a sample", lambda: engine.losses(theta, None, x, y if outputs > 1 else y.float())
+    )
     if losses.shape != (3,):
         refuse(who, f"losses have shape {tuple(losses.shape)}", "(3,)", "return one row of outputs a sample")

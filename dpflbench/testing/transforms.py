@@ -1,4 +1,6 @@
-"""Check of a local transform: the identity at its start, row by row, differentiable in phi, and drawn from the rng alone."""
+"""Check of a local transform: the identity at its start, row by row, differentiable in phi, and drawn from the rng
+alone.
+"""
 
 from typing import Any
 
@@ -8,7 +10,16 @@ from torch.func import grad, vmap
 
 from dpflbench.interfaces import Layout, LocalTransform
 from dpflbench.testing.factories import named, obtain
-from dpflbench.testing.rules import attempt, difference, keep, needs_methods, no_global_draws, pickled, refuse, unchanged
+from dpflbench.testing.rules import (
+    attempt,
+    difference,
+    keep,
+    needs_methods,
+    no_global_draws,
+    pickled,
+    refuse,
+    unchanged,
+)
 from dpflbench.testing.worlds import LAYOUT, devices
 
 CLIENTS = 5
@@ -57,7 +68,10 @@ def _initial(transform: Any, shape: tuple[int, ...], who: str) -> Tensor:
     if not isinstance(phi, Tensor) or phi.ndim != 2 or len(phi) != CLIENTS or phi.dtype != torch.float32:
         found = f"{phi.dtype} {tuple(phi.shape)}" if isinstance(phi, Tensor) else type(phi).__name__
         refuse(
-            who, f"init for {CLIENTS} clients returns {found}", f"a float32 tensor ({CLIENTS}, P)", "return one row of phi a client"
+            who,
+            f"init for {CLIENTS} clients returns {found}",
+            f"a float32 tensor ({CLIENTS}, P)",
+            "return one row of phi a client",
         )
     if not bool(torch.isfinite(phi).all()):
         refuse(who, "init returns a phi that is not finite", "finite numbers", "start from the identity")
@@ -83,7 +97,12 @@ def _applied(transform: Any, phi: Tensor, x: Tensor, who: str) -> Tensor:
     unchanged(who, "apply", before, (phi, x), "its input ")
     if not isinstance(out, Tensor) or out.shape != x.shape or out.dtype != x.dtype or out.device != x.device:
         found = f"{out.dtype} {tuple(out.shape)} on {out.device}" if isinstance(out, Tensor) else type(out).__name__
-        refuse(who, f"apply returns {found}", f"{x.dtype} {tuple(x.shape)} on {x.device}, as x", "keep shape, type and device of x")
+        refuse(
+            who,
+            f"apply returns {found}",
+            f"{x.dtype} {tuple(x.shape)} on {x.device}, as x",
+            "keep shape, type and device of x",
+        )
     return out
 
 
@@ -139,7 +158,10 @@ def _differentiable(transform: Any, phi: Tensor, shape: tuple[int, ...], who: st
         )
     by_backward = torch.autograd.grad((out * weight).square().sum(), leaf)[0]
     by_vmap = attempt(
-        who, "apply under torch.func.vmap", "an apply that works for one sample at a time", lambda: vmap(grad(loss))(phi, x)
+        who,
+        "apply under torch.func.vmap",
+        "an apply that works for one sample at a time",
+        lambda: vmap(grad(loss))(phi, x),
     )
     if not bool(torch.isfinite(by_backward).all()) or not torch.allclose(by_backward, by_vmap, rtol=1e-3, atol=1e-4):
         refuse(

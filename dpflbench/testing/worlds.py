@@ -42,11 +42,15 @@ LAYOUT = Layout(
 @lru_cache
 def standard_mechanisms() -> dict[str, Mechanism]:
     """Gaussian and Laplace noise as dpflbench's own distribution supplies them, whatever else is installed."""
-    points = [p for p in entry_points(group=GROUP) if p.dist is not None and p.dist.name == "dpflbench" and p.name == "parts"]
+    points = [
+        p for p in entry_points(group=GROUP) if p.dist is not None and p.dist.name == "dpflbench" and p.name == "parts"
+    ]
     parts = load(points=points).parts["mechanisms"]
     missing = {"gaussian", "laplace"} - set(parts)
     if missing:
-        raise DpflbenchError(f"dpflbench's own {' and '.join(sorted(missing))} noise is not installed; reinstall dpflbench")
+        raise DpflbenchError(
+            f"dpflbench's own {' and '.join(sorted(missing))} noise is not installed; reinstall dpflbench"
+        )
     return {name: parts[name].factory() for name in ("gaussian", "laplace")}
 
 

@@ -1,4 +1,5 @@
-"""What DPFL-BCS has to guess from noisy losses: the heterogeneity Γ_n and the constants of its bound (Ma et al., arXiv 2408.08642).
+"""What DPFL-BCS has to guess from noisy losses: the heterogeneity Γ_n and the constants of its bound (Ma et al., arXiv
+2408.08642).
 
 | paper | here |
 |---|---|
@@ -8,13 +9,17 @@
 | P2, five unknowns (‖w_0 - w*‖², γ, σ², L, μ) | `alternating_fit`, in that order |
 
 Differs:
-* `shrunk_excess` (default) in place of the paper's `smallest_drop`. The latter is the smallest of a client's absolute noisy drops:
-  it measures one step, not a gap to an optimum, and tends to 0 the more often a client is seen, whatever its data.
-* `schedule_constants` (default): the theorem's rate 2 / (μ (t + γ)) with γ = 8 L / μ and the run's rate a / (1 + t / b) are the
-  same curve for γ = b, μ = 2 / (a b), L = γ μ / 8. P2 is one equation in five unknowns, and its answer is where one starts.
-* P2's bound: the paper's noise, non-IID and selection terms follow from P1; the two that P1 does not need, initial distance and
-  gradient variance, are here those of the standard proof, L γ ‖w_0 - w*‖² / 2 and 4 L σ² / (K μ²), each over γ + T.
-* ρ̂_min divides by the number of losses seen instead of K (T_0 - 1), which is the same when every participation reports one.
+* `shrunk_excess` (default) in place of the paper's `smallest_drop`. The latter is the smallest of a client's absolute
+  noisy drops: it measures one step, not a gap to an optimum, and tends to 0 the more often a client is seen, whatever
+  its data.
+* `schedule_constants` (default): the theorem's rate 2 / (μ (t + γ)) with γ = 8 L / μ and the run's rate a / (1 + t / b)
+  are the same curve for γ = b, μ = 2 / (a b), L = γ μ / 8. P2 is one equation in five unknowns, and its answer is where
+  one starts.
+* P2's bound: the paper's noise, non-IID and selection terms follow from P1; the two that P1 does not need, initial
+  distance and gradient variance, are here those of the standard proof, L γ ‖w_0 - w*‖² / 2 and 4 L σ² / (K μ²), each
+  over γ + T.
+* ρ̂_min divides by the number of losses seen instead of K (T_0 - 1), which is the same when every participation reports
+  one.
 """
 
 import math
@@ -58,8 +63,8 @@ def schedule_constants(lr: LearningRate) -> Constants:
 def shrunk_excess(losses: Losses, n_clients: int) -> Floats:
     """Γ̂_n = τ² / (τ² + s_n) (ē_n)_+: a client's mean excess over its rounds' means, shrunk by how noisy it is; [N].
 
-    Means are weighted by 1 / noise variance, s_n is the noise variance of ē_n, and τ², the variance between clients, comes from
-    moments (DerSimonian and Laird, 1986). Clients never seen get the mean of the others.
+    Means are weighted by 1 / noise variance, s_n is the noise variance of ē_n, and τ², the variance between clients,
+    comes from moments (DerSimonian and Laird, 1986). Clients never seen get the mean of the others.
     """
     if not len(losses.client):
         return np.zeros(n_clients)
@@ -117,7 +122,8 @@ def selection_skew(losses: Losses, n_clients: int) -> float:
 def convergence_bound(heterogeneity: Floats, used: Ints, noise_energy: float, skew: float, rounds: int) -> Bound:
     """The bound on F(w^T) - F* after `rounds` as a function of (‖w_0 - w*‖², γ, σ², L, μ).
 
-    `used` [N] are the participations so far, `noise_energy` the sum of E‖Z‖² over all their messages, in gradient units.
+    `used` [N] are the participations so far, `noise_energy` the sum of E‖Z‖² over all their messages, in gradient
+    units.
     """
     visits, n_clients = float(used.sum()), len(used)
     cohort = visits / rounds
@@ -127,8 +133,12 @@ def convergence_bound(heterogeneity: Floats, used: Ints, noise_energy: float, sk
     def bound(x: Floats) -> float:
         distance, gamma, variance, smooth, convex = x
         curved = 4.0 * smooth / convex**2
-        decaying = (smooth * gamma * distance / 2.0 + curved * variance / cohort + curved * smooth * non_iid / visits
-                    + curved * noise_energy / (visits * cohort))
+        decaying = (
+            smooth * gamma * distance / 2.0
+            + curved * variance / cohort
+            + curved * smooth * non_iid / visits
+            + curved * noise_energy / (visits * cohort)
+        )
         return float(decaying / (gamma + rounds) + 1.5 * smooth / convex * skewed)
 
     return bound

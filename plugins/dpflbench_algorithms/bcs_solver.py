@@ -1,11 +1,13 @@
-"""P1 of DPFL-BCS solved: how many participations each client gets (Ma et al., arXiv 2408.08642, section on client selection).
+"""P1 of DPFL-BCS solved: how many participations each client gets (Ma et al., arXiv 2408.08642, section on client
+selection).
 
     minimise  Σ_n a_n x_n^(z+1) + b_n x_n   over   Σ_n x_n = total,  0 <= x_n <= cap_n
 
-Separable and convex, so no general solver is needed. Over real numbers: water-filling on the multiplier ν. Over integers: the
-optimum takes the `total` cheapest units, the (k+1)-th unit of client n costing a_n ((k+1)^(z+1) - k^(z+1)) + b_n, which grows with
-k (Gross 1956; Ibaraki and Katoh, "Resource Allocation Problems", 1988). How many units cost at most a given price has a closed
-form, so bisection on the price and one sort of the at most N units in its last bracket find them in O(N log N), without a heap.
+Separable and convex, so no general solver is needed. Over real numbers: water-filling on the multiplier ν. Over
+integers: the optimum takes the `total` cheapest units, the (k+1)-th unit of client n costing a_n ((k+1)^(z+1) -
+k^(z+1)) + b_n, which grows with k (Gross 1956; Ibaraki and Katoh, "Resource Allocation Problems", 1988). How many units
+cost at most a given price has a closed form, so bisection on the price and one sort of the at most N units in its last
+bracket find them in O(N log N), without a heap.
 
 | paper | here |
 |---|---|
@@ -14,8 +16,8 @@ form, so bisection on the price and one sort of the at most N units in its last 
 | z | `exponent` |
 | K T | `total` |
 
-Differs: 0 <= T_n <= rounds left is part of the programme (a client cannot join a round twice) and uses are whole numbers; `cvxpy`
-is the paper's way, solved over real numbers and rounded.
+Differs: 0 <= T_n <= rounds left is part of the programme (a client cannot join a round twice) and uses are whole
+numbers; `cvxpy` is the paper's way, solved over real numbers and rounded.
 """
 
 from dataclasses import dataclass
@@ -50,12 +52,23 @@ def solve(programme: Programme, solver: Solver = "exact") -> Ints:
     """Integer uses [N]: the optimum of P1, or cvxpy's real optimum rounded."""
     able = programme.cap > 0
     if int(programme.cap.sum()) < programme.total:
-        raise RunEnded(f"DPFL-BCS: {programme.total} participations are wanted; the {int(able.sum())} clients with budget left "
-                       f"allow {int(programme.cap.sum())}")
+        raise RunEnded(
+            f"DPFL-BCS: {programme.total} participations are wanted; the {int(able.sum())} clients with budget left "
+            f"allow {int(programme.cap.sum())}"
+        )
     # clients that cannot take part have no finite price; a bias common to all only adds a constant
     bias = programme.bias[able]
-    part = Programme(programme.noise[able], bias - bias.min(initial=np.inf), programme.cap[able], programme.total,
-                     programme.exponent) if able.any() else programme
+    part = (
+        Programme(
+            programme.noise[able],
+            bias - bias.min(initial=np.inf),
+            programme.cap[able],
+            programme.total,
+            programme.exponent,
+        )
+        if able.any()
+        else programme
+    )
     uses = np.zeros(len(programme.cap), dtype=np.int64)
     if programme.total > 0:
         uses[able] = cheapest_units(part) if solver == "exact" else round_up_largest(reference(part), programme.total)
@@ -85,9 +98,14 @@ def cheapest_units(programme: Programme) -> Ints:
 
 
 def water_filling(programme: Programme) -> Floats:
-    """The optimum [N] over real numbers: x_n = min(cap_n, ((ν - b_n)_+ / ((z+1) a_n))^(1/z)) at the ν where they sum to total."""
+    """The optimum [N] over real numbers: x_n = min(cap_n, ((ν - b_n)_+ / ((z+1) a_n))^(1/z)) at the ν where they sum to
+    total.
+    """
     low, high = _bracket(programme)
-    low, high = 0.5 * low, 2.0 * high + float(np.ptp(programme.bias))  # integer marginals lag behind derivatives by half a unit
+    low, high = (
+        0.5 * low,
+        2.0 * high + float(np.ptp(programme.bias)),
+    )  # integer marginals lag behind derivatives by half a unit
     while _levels(programme, high).sum() < programme.total:
         high *= 2.0
     while _levels(programme, low).sum() > programme.total:
@@ -111,7 +129,7 @@ def reference(programme: Programme) -> Floats:
     unit = programme.noise ** (1.0 / power)
     weight, size = 1.0 / unit, programme.total / np.sum(1.0 / unit)
     u = cp.Variable(len(unit))
-    cost = cp.sum(cp.power(u, power)) + (programme.bias * weight / size ** programme.exponent) @ u
+    cost = cp.sum(cp.power(u, power)) + (programme.bias * weight / size**programme.exponent) @ u
     limits = [u >= 0, u <= programme.cap / (weight * size), (weight / weight.sum()) @ u == 1.0]
     problem = cp.Problem(cp.Minimize(cost), limits)
     problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
@@ -141,7 +159,9 @@ def _bracket(programme: Programme) -> tuple[float, float]:
 
 
 def _marginal(programme: Programme, nth: Ints, client: NDArray[np.int64] | None = None) -> Floats:
-    noise, bias = (programme.noise, programme.bias) if client is None else (programme.noise[client], programme.bias[client])
+    noise, bias = (
+        (programme.noise, programme.bias) if client is None else (programme.noise[client], programme.bias[client])
+    )
     low = nth.astype(np.float64)
     high = low + 1.0
     # (k+1)^(z+1) - k^(z+1) = Σ_j (k+1)^j k^(z-j), by products alone: exact, and faster than powers
@@ -155,8 +175,8 @@ def _marginal(programme: Programme, nth: Ints, client: NDArray[np.int64] | None 
 def _count(programme: Programme, price: float) -> Ints:
     """Units of each client [N] that cost at most the price.
 
-    (k+1)^(z+1) - k^(z+1) lies between (z+1)(k+1/2)^z and (z+1)(k+1)^z: the count is ⌊r⌋ or ⌊r⌋ + 1 for the real root r. Rounding
-    can push r over an integer, hence the second comparison.
+    (k+1)^(z+1) - k^(z+1) lies between (z+1)(k+1/2)^z and (z+1)(k+1)^z: the count is ⌊r⌋ or ⌊r⌋ + 1 for the real root r.
+    Rounding can push r over an integer, hence the second comparison.
     """
     guess = np.floor(_levels(programme, price)).astype(np.int64)
     guess += (_marginal(programme, guess) <= price).astype(np.int64)

@@ -1,8 +1,9 @@
-"""DMLDP: Wu, Farokhi, Smith, Kaafar, "The Value of Collaboration in Convex Machine Learning with Differential Privacy", S&P 2020.
+"""DMLDP: Wu, Farokhi, Smith, Kaafar, "The Value of Collaboration in Convex Machine Learning with Differential Privacy",
+S&P 2020.
 
-Clients answer with their mean gradient and Laplace noise of scale 2 B T_n / (D_n epsilon_n), clipped in L1; uniform selection, mean.
-Differs: cohorts of K instead of all owners every round, equal weights instead of n_i / n, no projection on a compact set (the setting of
-Ma et al., arXiv 2408.08642).
+Clients answer with their mean gradient and Laplace noise of scale 2 B T_n / (D_n epsilon_n), clipped in L1; uniform
+selection, mean. Differs: cohorts of K instead of all owners every round, equal weights instead of n_i / n, no
+projection on a compact set (the setting of Ma et al., arXiv 2408.08642).
 """
 
 from dpflbench import hookimpl

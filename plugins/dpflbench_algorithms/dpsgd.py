@@ -1,9 +1,10 @@
-"""DPSGD: Abadi et al., "Deep Learning with Differential Privacy", CCS 2016, as client-side mechanism under Gaussian noise.
+"""DPSGD: Abadi et al., "Deep Learning with Differential Privacy", CCS 2016, as client-side mechanism under Gaussian
+noise.
 
-Every client honours its own budget: noise std 2 B sqrt(T_n) / (D_n mu(epsilon_n, delta_n)) on the mean clipped gradient, uniform
-selection, plain mean.
-Differs: full local batches and exact Gaussian-DP composition instead of Poisson minibatches and the moments accountant, so no
-amplification by sampling is claimed (the setting of Ma et al., arXiv 2408.08642).
+Every client honours its own budget: noise std 2 B sqrt(T_n) / (D_n mu(epsilon_n, delta_n)) on the mean clipped
+gradient, uniform selection, plain mean. Differs: full local batches and exact Gaussian-DP composition instead of
+Poisson minibatches and the moments accountant, so no amplification by sampling is claimed (the setting of Ma et al.,
+arXiv 2408.08642).
 """
 
 from dpflbench import hookimpl

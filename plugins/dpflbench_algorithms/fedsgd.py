@@ -1,8 +1,8 @@
 """FedSGD: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS 2017.
 
-The reference without privacy: uniform cohorts, one full-batch gradient a client, the plain mean; no clip, no noise, epsilon = infinity.
-Differs: clients weigh equally instead of by size, as every private algorithm here does. `clip: true` keeps the clip bound and leaves
-out only the noise, which separates the bias of clipping from the cost of noise.
+The reference without privacy: uniform cohorts, one full-batch gradient a client, the plain mean; no clip, no noise,
+epsilon = infinity. Differs: clients weigh equally instead of by size, as every private algorithm here does. `clip:
+true` keeps the clip bound and leaves out only the noise, which separates the bias of clipping from the cost of noise.
 """
 
 from dpflbench import hookimpl

@@ -1,14 +1,15 @@
-"""IDP-clipping: after Boenisch, Mühl, Dziedzic, Rinberg, Papernot, "Have it your way: Individualized Privacy Assignment for DP-SGD"
-(its Scale variant), NeurIPS 2023, carried over from records to clients.
+"""IDP-clipping: after Boenisch, Mühl, Dziedzic, Rinberg, Papernot, "Have it your way: Individualized Privacy Assignment
+for DP-SGD" (its Scale variant), NeurIPS 2023, carried over from records to clients.
 
 | paper | here |
 |---|---|
 | σ, common noise | the same noise in every client's message |
 | C_g = C σ / σ_g, clip bound of group g | `clip_factor` [N] times the clip bound, mean 1 |
 
-A tight budget is met by a smaller clip bound instead of more noise: variance is traded for bias. Uniform selection, plain mean.
-Differs: groups are clients, each a group of its own; a message is a mean over the client's examples, so equal noise needs
-B_n ∝ D_n μ_n (Laplace: D_n ε_n) and not only μ_n; the factors average 1 over clients, as C does over records in the paper.
+A tight budget is met by a smaller clip bound instead of more noise: variance is traded for bias. Uniform selection,
+plain mean. Differs: groups are clients, each a group of its own; a message is a mean over the client's examples, so
+equal noise needs B_n ∝ D_n μ_n (Laplace: D_n ε_n) and not only μ_n; the factors average 1 over clients, as C does over
+records in the paper.
 """
 
 from dataclasses import dataclass, replace

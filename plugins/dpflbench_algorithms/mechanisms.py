@@ -1,11 +1,11 @@
 """Gaussian and Laplace noise: what is drawn, what it costs, how much of it a budget needs.
 
-Scales are rounded up to float32 numbers, at least the smallest normal one: the noise drawn on the device is then exactly the
-noise the ledger charges. Conversions err to the private side, each by a few units in the last place.
+Scales are rounded up to float32 numbers, at least the smallest normal one: the noise drawn on the device is then
+exactly the noise the ledger charges. Conversions err to the private side, each by a few units in the last place.
 
-Floating-point noise is not the real-valued noise of the proofs: an adversary who reads the low bits of single coordinates can
-learn from them (Mironov, "On significance of the least significant bits", 2012). Benchmarks measure utility and spending; a
-deployment that publishes updates needs a discrete mechanism as well.
+Floating-point noise is not the real-valued noise of the proofs: an adversary who reads the low bits of single
+coordinates can learn from them (Mironov, "On significance of the least significant bits", 2012). Benchmarks measure
+utility and spending; a deployment that publishes updates needs a discrete mechanism as well.
 """
 
 from dataclasses import dataclass, field
@@ -27,9 +27,10 @@ class Gaussian(Mechanism):
     """Normal noise of standard deviation `scale`. Currency: mu² of Gaussian DP, exact under composition.
 
     composition="exact" splits mu² evenly over the uses, so variance grows with uses (the paper's Lemma 1, exponent 1).
-    composition="linear" is the paper's Algorithm 2 to the letter: each use gets (epsilon / uses, delta / uses) and the classic
-    scale = sensitivity sqrt(2 ln(1.25 / delta)) / epsilon, so variance grows with uses² (and a logarithm; exponent 2). The ledger
-    accounts exactly in both cases: linear leaves most of the budget unspent, and never gets more than the exact even share.
+    composition="linear" is the paper's Algorithm 2 to the letter: each use gets (epsilon / uses, delta / uses) and the
+    classic scale = sensitivity sqrt(2 ln(1.25 / delta)) / epsilon, so variance grows with uses² (and a logarithm;
+    exponent 2). The ledger accounts exactly in both cases: linear leaves most of the budget unspent, and never gets
+    more than the exact even share.
     """
 
     name: ClassVar[str] = "gaussian"
@@ -41,7 +42,9 @@ class Gaussian(Mechanism):
         object.__setattr__(self, "exponent", 2 if self.composition == "linear" else 1)
 
     def sample(self, scale: Tensor, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
-        """Draw scale * N(0, 1) in one call. In float32 torch's normals end at about 6 standard deviations on some devices."""
+        """Draw scale * N(0, 1) in one call. In float32 torch's normals end at about 6 standard deviations on some
+        devices.
+        """
         return scale * torch.randn(shape, generator=rng, device=scale.device, dtype=scale.dtype)
 
     def cost(self, scale: Floats, sensitivity: Floats) -> Floats:
@@ -65,10 +68,12 @@ class Gaussian(Mechanism):
         return np.square(scale)
 
     def per_use(self, left: Floats, uses: Floats, epsilon: Floats, delta: Floats) -> Floats:
-        """Return even shares of mu²; with "linear" what the classic scale at (epsilon / uses, delta / uses) costs, if that is less.
+        """Return even shares of mu²; with "linear" what the classic scale at (epsilon / uses, delta / uses) costs, if
+        that is less.
 
-        Differs: the classic calibration is proved for epsilon < 1 only; the cap by the even share makes it private for any. A
-        selector that plans twice hands over the uses of each plan, and each splits the whole (epsilon, delta) under that cap.
+        Differs: the classic calibration is proved for epsilon < 1 only; the cap by the even share makes it private for
+        any. A selector that plans twice hands over the uses of each plan, and each splits the whole (epsilon, delta)
+        under that cap.
         """
         share = super().per_use(left, uses, epsilon, delta)
         if self.composition == "exact":
@@ -91,13 +96,15 @@ class Laplace(Mechanism):
     def sample(self, scale: Tensor, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
         """Draw scale * Laplace(0, 1) by inverting its distribution function at one uniform number a coordinate.
 
-        A uniform u in [0, 1) is a multiple of step = 2^-24 (float32) or 2^-53; u + step/2 stands for it, so that neither end is
-        ever reached and no noise is infinite. The price: in float32 the tails end at 24 ln 2 = 16.6 scales, with 6e-8 of the
-        mass beyond.
+        A uniform u in [0, 1) is a multiple of step = 2^-24 (float32) or 2^-53; u + step/2 stands for it, so that
+        neither end is ever reached and no noise is infinite. The price: in float32 the tails end at 24 ln 2 = 16.6
+        scales, with 6e-8 of the mass beyond.
         """
         step = torch.finfo(scale.dtype).eps / 2
         u = torch.rand(shape, generator=rng, device=scale.device, dtype=scale.dtype)
-        tail = torch.minimum(u + step / 2, (1 - u) - step / 2)  # distance to the nearer end; the smaller of the two is exact
+        tail = torch.minimum(
+            u + step / 2, (1 - u) - step / 2
+        )  # distance to the nearer end; the smaller of the two is exact
         size = torch.log_(2 * tail)  # minus the noise's size
         return scale * torch.where(u < 0.5, size, -size)
 

@@ -1,4 +1,6 @@
-"""Parts that several papers share: the two mechanisms, uniform selection, the plain mean, and dpflbench's data sets and models."""
+"""Parts that several papers share: the two mechanisms, uniform selection, the plain mean, and dpflbench's data sets and
+models.
+"""
 
 from dataclasses import dataclass
 

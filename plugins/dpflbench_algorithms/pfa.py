@@ -1,7 +1,8 @@
-"""PFA and PFA+: Liu, Lou, Xiong, Liu, Meng, "Projected Federated Averaging with Heterogeneous Differential Privacy", VLDB 2022.
+"""PFA and PFA+: Liu, Lou, Xiong, Liu, Meng, "Projected Federated Averaging with Heterogeneous Differential Privacy",
+VLDB 2022.
 
-Clients with generous budgets ("public") span a subspace; the mean update of the others ("private") is projected on it before both
-means are combined by their shares of epsilon.
+Clients with generous budgets ("public") span a subspace; the mean update of the others ("private") is projected on it
+before both means are combined by their shares of epsilon.
 
 | paper | here |
 |---|---|
@@ -12,19 +13,21 @@ means are combined by their shares of epsilon.
 | x̄_pub, x̄_pri | ε-weighted means within each group |
 
 Differs:
-* Defaults follow the authors' program: one subspace a tensor, public updates centred by their plain mean. The text's Algorithm 3 is
-  `basis: global, center: false, sigma: mean`; its outer product of the weighted mean has rank 1 whatever k.
-* Eigenvectors come from the m × m Gram matrix of m public updates, exact to rounding, in O(m² d): the authors' Lanczos iteration
-  outruns the rank of so few rows and returns mostly unrelated vectors, and a d × d covariance is never needed.
+* Defaults follow the authors' program: one subspace a tensor, public updates centred by their plain mean. The text's
+  Algorithm 3 is `basis: global, center: false, sigma: mean`; its outer product of the weighted mean has rank 1 whatever
+  k.
+* Eigenvectors come from the m × m Gram matrix of m public updates, exact to rounding, in O(m² d): the authors' Lanczos
+  iteration outruns the rank of so few rows and returns mostly unrelated vectors, and a d × d covariance is never
+  needed.
 * Directions whose eigenvalue is below 1e-10 of the largest are dropped, so at most m - 1 (centred) directions are used.
-* `share` of all clients, at least one, is public (the program's index makes all clients public below ten). When a cohort has none,
-  its highest epsilon acts as public: drawing again would break the participation plan.
+* `share` of all clients, at least one, is public (the program's index makes all clients public below ten). When a
+  cohort has none, its highest epsilon acts as public: drawing again would break the participation plan.
 * A cohort of public clients only: the ε-weighted mean, the same formula with an empty private group.
 
-What to expect: with one to three public clients in a cohort and dense noise, the projection keeps a few per cent of what sets the
-private mean apart from the public one, so the step is nearly the public clients' alone: fewer clients to average noise over, and
-their data only. That is a gain where strict clients' noise swamps the plain mean (Laplace noise), and a loss where it does not, the
-more so the less alike clients' data are.
+What to expect: with one to three public clients in a cohort and dense noise, the projection keeps a few per cent of
+what sets the private mean apart from the public one, so the step is nearly the public clients' alone: fewer clients to
+average noise over, and their data only. That is a gain where strict clients' noise swamps the plain mean (Laplace
+noise), and a loss where it does not, the more so the less alike clients' data are.
 """
 
 from dataclasses import dataclass
@@ -144,8 +147,13 @@ def project(x: Tensor, basis: Tensor, centre: Tensor) -> Tensor:
 
 
 def pfa(
-    rank: int = 1, basis: Literal["per_tensor", "global"] = "per_tensor", center: bool = True,
-    sigma: Literal["updates", "mean"] = "updates", public: Public = "top", share: float = 0.1, delayed: bool = False,
+    rank: int = 1,
+    basis: Literal["per_tensor", "global"] = "per_tensor",
+    center: bool = True,
+    sigma: Literal["updates", "mean"] = "updates",
+    public: Public = "top",
+    share: float = 0.1,
+    delayed: bool = False,
 ) -> Algorithm:
     """PFA: uniform selection, projected mean; `delayed: true` is PFA+."""
     return Algorithm("PFA", Uniform(), ProjectedMean(rank, basis, center, sigma, public, share, delayed))

@@ -1,5 +1,5 @@
-"""Power-of-choice: Cho, Wang, Joshi, "Towards Understanding Biased Client Selection in Federated Learning", AISTATS 2022 (arXiv
-2010.01243), its variant rpow-d under differential privacy.
+"""Power-of-choice: Cho, Wang, Joshi, "Towards Understanding Biased Client Selection in Federated Learning", AISTATS
+2022 (arXiv 2010.01243), its variant rpow-d under differential privacy.
 
 | paper | here |
 |---|---|
@@ -8,9 +8,10 @@
 | rpow-d: the loss last reported | the last noisy loss of the probe; clients never seen come first, as in rpow-d |
 
 Every participant reports its loss through the ledgered probe, at a share of its cost; no further queries are made.
-Differs: budgets must last whatever the losses say, so a client may take part at most `cap` times its fair share K T / N, and each
-use costs an even share of that many. What a client is not asked for stays unspent: the price of adaptive selection. Near the end
-clients that are needed to fill the remaining rounds go first. Losses are clipped to [0, loss_bound].
+Differs: budgets must last whatever the losses say, so a client may take part at most `cap` times its fair share K T /
+N, and each use costs an even share of that many. What a client is not asked for stays unspent: the price of adaptive
+selection. Near the end clients that are needed to fill the remaining rounds go first. Losses are clipped to [0,
+loss_bound].
 """
 
 import math
@@ -71,16 +72,19 @@ class PowerOfChoice:
         if self.loss_bound is not None:
             return self.loss_bound
         if setup.n_classes < 2:
-            raise DpflbenchError("Power-of-choice: loss_bound is missing; the loss of a regression has no natural bound, so give "
-                                 "one (`with: {loss_bound: 150}`)")
+            raise DpflbenchError(
+                "Power-of-choice: loss_bound is missing; the loss of a regression has no natural bound, so give "
+                "one (`with: {loss_bound: 150}`)"
+            )
         return math.log(setup.n_classes)
 
 
 def must(remaining: Ints, rounds_left: int, cohort_size: int, rng: np.random.Generator) -> Ints:
     """Clients the next round cannot do without.
 
-    K distinct clients a round can be had for L more rounds if and only if Σ min(remaining, L) >= K L. A client with at least L uses
-    left loses one of them by not being asked; the slack Σ min(remaining, L) - K L says how many of those may be passed over.
+    K distinct clients a round can be had for L more rounds if and only if Σ min(remaining, L) >= K L. A client with at
+    least L uses left loses one of them by not being asked; the slack Σ min(remaining, L) - K L says how many of those
+    may be passed over.
     """
     slack = int(np.minimum(remaining, rounds_left).sum()) - cohort_size * rounds_left
     full = np.flatnonzero(remaining >= rounds_left)
@@ -94,8 +98,9 @@ def last_known(view: PlanView, n_clients: int) -> Floats:
     return score
 
 
-def power_of_choice(candidates: int | None = None, cap: float = 2.0, probe_share: float = 0.05,
-                    loss_bound: float | None = None) -> Algorithm:
+def power_of_choice(
+    candidates: int | None = None, cap: float = 2.0, probe_share: float = 0.05, loss_bound: float | None = None
+) -> Algorithm:
     """Power-of-choice: loss-biased selection, plain mean."""
     return Algorithm("Power-of-choice", PowerOfChoice(candidates, cap, probe_share, loss_bound), Mean())
 

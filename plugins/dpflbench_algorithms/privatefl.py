@@ -1,5 +1,5 @@
-"""PRIVATEFL: Yang, Hui, Yuan, Gong, Cao, "PrivateFL: Accurate, Differentially Private Federated Learning via Personalized Data
-Transformation", USENIX Security 2023.
+"""PRIVATEFL: Yang, Hui, Yuan, Gong, Cao, "PrivateFL: Accurate, Differentially Private Federated Learning via
+Personalized Data Transformation", USENIX Security 2023.
 
 Each client keeps an affine map of its inputs in front of the shared model and trains it together with the model.
 
@@ -9,15 +9,15 @@ Each client keeps an affine map of its inputs in front of the shared model and t
 | γ_n | one number a channel (images), one number (features); starts at 1 |
 | β_n | one number a pixel and channel (images), one a feature; starts at 0 |
 
-The gradient by (theta, phi) is clipped jointly and noised as a whole; phi steps with the run's learning rate and never leaves its
-client. It must be trained from the noised gradient although it is not sent: it shapes every later gradient of its client.
-Differs: one full-batch step a participation instead of a local epoch; the budget and accounting of every other algorithm instead
-of the program's own; exact participation counts. `norm_local: true` also keeps normalisation layers local, as the program does
-through the names of its parameters. Which phi the paper evaluates on the common test set is not said: records hold phi = identity,
-the mean over clients' phi, and each client on its own held-out shard.
-What to expect: the noise of a strict client walks its phi away from the identity until its gradients no longer fit the shared model.
-Where all budgets are generous PRIVATEFL gains; among very unequal ones it can fall below the plain algorithm.
-`frozen: true` leaves phi out altogether: DPSGD or DMLDP to the bit, for ablations and tests.
+The gradient by (theta, phi) is clipped jointly and noised as a whole; phi steps with the run's learning rate and never
+leaves its client. It must be trained from the noised gradient although it is not sent: it shapes every later gradient
+of its client. Differs: one full-batch step a participation instead of a local epoch; the budget and accounting of every
+other algorithm instead of the program's own; exact participation counts. `norm_local: true` also keeps normalisation
+layers local, as the program does through the names of its parameters. Which phi the paper evaluates on the common test
+set is not said: records hold phi = identity, the mean over clients' phi, and each client on its own held-out shard.
+What to expect: the noise of a strict client walks its phi away from the identity until its gradients no longer fit the
+shared model. Where all budgets are generous PRIVATEFL gains; among very unequal ones it can fall below the plain
+algorithm. `frozen: true` leaves phi out altogether: DPSGD or DMLDP to the bit, for ablations and tests.
 """
 
 from dataclasses import dataclass
@@ -62,7 +62,9 @@ class PersonalAffine:
 def _gammas(shape: tuple[int, ...]) -> int:
     """Numbers in gamma: the channels of an image [C, H, W], one for features [F]."""
     if len(shape) not in (1, 3):
-        raise DpflbenchError(f"personal_affine: inputs have shape {list(shape)}; allowed: features [F] or images [C, H, W]")
+        raise DpflbenchError(
+            f"personal_affine: inputs have shape {list(shape)}; allowed: features [F] or images [C, H, W]"
+        )
     return shape[0] if len(shape) == 3 else 1
 
 

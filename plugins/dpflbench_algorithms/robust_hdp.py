@@ -1,8 +1,9 @@
-"""Robust-HDP: Malekmohammadi, Yu, Cao, "Noise-Aware Algorithm for Heterogeneous Differentially Private Federated Learning", ICML
-2024.
+"""Robust-HDP: Malekmohammadi, Yu, Cao, "Noise-Aware Algorithm for Heterogeneous Differentially Private Federated
+Learning", ICML 2024.
 
-Updates are a common low-rank part plus what each client's noise adds: robust PCA splits them, and each client is weighed by the
-inverse energy of its own rest. Budgets are never looked at, so a client that misreports its epsilon gains nothing.
+Updates are a common low-rank part plus what each client's noise adds: robust PCA splits them, and each client is
+weighed by the inverse energy of its own rest. Budgets are never looked at, so a client that misreports its epsilon
+gains nothing.
 
 | paper | here |
 |---|---|
@@ -11,17 +12,17 @@ inverse energy of its own rest. Budgets are never looked at, so a client that mi
 | w_i ∝ 1 / ‖S_{:,i}‖² | `weights` from `energy` |
 | λ = 1 / sqrt(max(p, n)) | as there |
 
-Robust PCA is principal component pursuit by alternating directions (Candès, Li, Ma, Wright, "Robust Principal Component Analysis?",
-2011, Algorithm 1).
-Differs:
+Robust PCA is principal component pursuit by alternating directions (Candès, Li, Ma, Wright, "Robust Principal Component
+Analysis?", 2011, Algorithm 1). Differs:
 * Singular values are thresholded through the K × K Gram matrix: no p × K matrix is ever decomposed.
-* The step starts at K p / (4 ‖M‖_1), the sum of absolute entries as in Candès et al. (the authors' program takes the induced norm),
-  and is then balanced between the two residuals (Boyd et al., "Distributed Optimization ...", 2011, 3.4.1): the optimum is the
-  same, at a tenth of the iterations. Both residuals must fall below `tolerance`.
-* Cohorts of K instead of all clients every round: a client keeps the energy found when it is first seen (`refresh: first`, as the
-  paper freezes its weights after round one) or the mean over all its visits (`refresh: always`). Updates are in gradient units, so
-  energies of different rounds compare.
-* `coordinates` evenly spaced entries are looked at (the authors: the first 200,000): 5,000 know an energy to two per cent.
+* The step starts at K p / (4 ‖M‖_1), the sum of absolute entries as in Candès et al. (the authors' program takes the
+  induced norm), and is then balanced between the two residuals (Boyd et al., "Distributed Optimization ...", 2011,
+  3.4.1): the optimum is the same, at a tenth of the iterations. Both residuals must fall below `tolerance`.
+* Cohorts of K instead of all clients every round: a client keeps the energy found when it is first seen (`refresh:
+  first`, as the paper freezes its weights after round one) or the mean over all its visits (`refresh: always`). Updates
+  are in gradient units, so energies of different rounds compare.
+* `coordinates` evenly spaced entries are looked at (the authors: the first 200,000): 5,000 know an energy to two per
+  cent.
 """
 
 from dataclasses import dataclass
@@ -64,7 +65,11 @@ class NoiseAware:
         energy, visits = state["energy"].clone(), state["visits"].clone()
         new = visits[clients] == 0 if self.refresh == "first" else torch.ones_like(clients, dtype=torch.bool)
         if bool(new.any()):
-            at = torch.linspace(0, updates.values.shape[1] - 1, min(self.coordinates, updates.values.shape[1])).round().long()
+            at = (
+                torch.linspace(0, updates.values.shape[1] - 1, min(self.coordinates, updates.values.shape[1]))
+                .round()
+                .long()
+            )
             rest = split(updates.values[:, at.to(updates.values.device)], self.tolerance, self.iterations)[1]
             energy[clients[new]] += rest.square().mean(1).double().cpu()[new]
             visits[clients[new]] += 1
@@ -106,8 +111,12 @@ def _shrink_singular_values(x: Tensor, by: float) -> Tensor:
     return shrunk
 
 
-def robust_hdp(refresh: Literal["first", "always"] = "first", coordinates: int = 5_000, tolerance: float = 1e-4,
-               iterations: int = 1000) -> Algorithm:
+def robust_hdp(
+    refresh: Literal["first", "always"] = "first",
+    coordinates: int = 5_000,
+    tolerance: float = 1e-4,
+    iterations: int = 1000,
+) -> Algorithm:
     """Robust-HDP: uniform selection, noise-aware weights."""
     return Algorithm("Robust-HDP", Uniform(), NoiseAware(refresh, coordinates, tolerance, iterations))
 

@@ -1,8 +1,9 @@
-"""Uniform-minimum: everybody at the smallest budget of the federation, the `Minimum` baseline of Liu et al. (PFA), VLDB 2022.
+"""Uniform-minimum: everybody at the smallest budget of the federation, the `Minimum` baseline of Liu et al. (PFA), VLDB
+2022.
 
-What practice without heterogeneous budgets pays: one privacy level for all must be the strictest. Uniform selection, plain mean.
-Differs: the level is the smallest budget in the mechanism's currency, the strictest client's, so that clients with another delta
-keep theirs too; everybody else leaves the rest of its budget unspent on purpose.
+What practice without heterogeneous budgets pays: one privacy level for all must be the strictest. Uniform selection,
+plain mean. Differs: the level is the smallest budget in the mechanism's currency, the strictest client's, so that
+clients with another delta keep theirs too; everybody else leaves the rest of its budget unspent on purpose.
 """
 
 from dataclasses import dataclass, replace

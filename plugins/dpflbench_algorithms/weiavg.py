@@ -1,11 +1,13 @@
-"""WeiAvg: Liu et al., "Projected Federated Averaging with Heterogeneous Differential Privacy", VLDB 2022, its weighted baseline.
+"""WeiAvg: Liu et al., "Projected Federated Averaging with Heterogeneous Differential Privacy", VLDB 2022, its weighted
+baseline.
 
 | paper | here |
 |---|---|
 | a_n = ε_n / Σ_{m in S_t} ε_m | `weights` over the round's rows |
 
-The server weighs each update by its client's epsilon; selection is uniform and clients do what DPSGD or DMLDP does. Budgets are public.
-Differs: one full-batch step instead of 100 local steps a round; under Laplace noise the weights are the same.
+The server weighs each update by its client's epsilon; selection is uniform and clients do what DPSGD or DMLDP does.
+Budgets are public. Differs: one full-batch step instead of 100 local steps a round; under Laplace noise the weights are
+the same.
 """
 
 from dataclasses import dataclass

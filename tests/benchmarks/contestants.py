@@ -1,4 +1,6 @@
-"""Who races: this engine, Opacus's hooks, and a plain torch step without privacy; and how: interleaved, best of n, CPU time."""
+"""Who races: this engine, Opacus's hooks, and a plain torch step without privacy; and how: interleaved, best of n, CPU
+time.
+"""
 
 import platform
 import time
@@ -21,8 +23,9 @@ CLIP = 1.0
 def setting(name, clients=None, scattered=True):
     """A module, made-up data for its clients, and the number of classes: 20 clients × 600 samples, ResNet-20 2 × 64.
 
-    Scattered: twice as many clients are there and every other one is selected, as in a run, where a cohort's samples do not lie side
-    by side and have to be brought together. Otherwise all clients are selected and a batch of them is there for nothing.
+    Scattered: twice as many clients are there and every other one is selected, as in a run, where a cohort's samples do
+    not lie side by side and have to be brought together. Otherwise all clients are selected and a batch of them is
+    there for nothing.
     """
     clients, samples = clients or (2 if name == "resnet20" else 20), 64 if name == "resnet20" else 600
     there = clients * (2 if scattered else 1)
@@ -39,7 +42,9 @@ def total_loss(out, y, n_classes):
 
 
 def plain(module, shards, n_classes, cohort, chunk):
-    """One gradient for all samples, the ordinary way: client by client in chunks, or all clients in one batch (chunk None)."""
+    """One gradient for all samples, the ordinary way: client by client in chunks, or all clients in one batch (chunk
+    None).
+    """
     module = deepcopy(module)
 
     def batches():
@@ -79,7 +84,9 @@ def opacus(module, shards, n_classes, cohort, chunk, order):
                 rows = slice(i, min(i + chunk, stop))
                 module.zero_grad(set_to_none=True)
                 total_loss(module(shards.x[rows]), shards.y[rows], n_classes).backward()
-                norms = torch.stack([p.grad_sample.flatten(1).norm(order, dim=1) for p in parameters], 1).norm(order, dim=1)
+                norms = torch.stack([p.grad_sample.flatten(1).norm(order, dim=1) for p in parameters], 1).norm(
+                    order, dim=1
+                )
                 factor = (CLIP / (norms + 1e-6)).clamp(max=1.0)
                 sums[k] += torch.cat([torch.einsum("i,i...", factor, p.grad_sample).reshape(-1) for p in parameters])
         return sums
@@ -95,7 +102,9 @@ def ours(module, shards, n_classes, cohort, order):
 
 
 def race(contestants, rounds):
-    """Best CPU seconds of each, run by turns so that a busy machine slows them all alike; the first turn is not counted."""
+    """Best CPU seconds of each, run by turns so that a busy machine slows them all alike; the first turn is not
+    counted.
+    """
     best = dict.fromkeys(contestants, float("inf"))
     for turn in range(rounds + 1):
         for name, run in contestants.items():
@@ -116,6 +125,12 @@ def machine():
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return {"cpu": names[0] if names else platform.processor(), "cores": len(names), "system": platform.platform(),
-            "python": platform.python_version(), "torch": torch.__version__, "threads": torch.get_num_threads(),
-            "date": time.strftime("%Y-%m-%d")}
+    return {
+        "cpu": names[0] if names else platform.processor(),
+        "cores": len(names),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "date": time.strftime("%Y-%m-%d"),
+    }

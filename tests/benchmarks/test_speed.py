@@ -1,6 +1,7 @@
 """The speed bars: clipped gradients of all clients against Opacus's hooks and against a plain torch step, as ratios.
 
-Run by `make bench`; skipped where benchmarks are off. Ratios go to reports/bench/speed.json with the facts of the machine.
+Run by `make bench`; skipped where benchmarks are off. Ratios go to reports/bench/speed.json with the facts of the
+machine.
 """
 
 import json
@@ -38,8 +39,12 @@ def measured(contestants, name, course):
     return {who: seconds / samples * 1e6 for who, seconds in times.items()}
 
 
-PLAIN = [(name, scattered) for name in ("linear", "softmax", "mnist_cnn", "lenet5", "femnist_cnn", "resnet20")
-         for scattered in (True, False) if scattered or name in ("linear", "softmax")]  # elsewhere gathering costs nothing to speak of
+PLAIN = [
+    (name, scattered)
+    for name in ("linear", "softmax", "mnist_cnn", "lenet5", "femnist_cnn", "resnet20")
+    for scattered in (True, False)
+    if scattered or name in ("linear", "softmax")
+]  # elsewhere gathering costs nothing to speak of
 
 
 @pytest.mark.parametrize("order", [2, 1])
@@ -52,7 +57,12 @@ def test_a_clipped_gradient_costs_little_more_than_a_plain_one(name, scattered, 
     best = measured({"plain": plain(*course, chunk), "ours": run}, name, course)
     benchmark.pedantic(run, rounds=1)
     ratio, bar = best["ours"] / best["plain"], COST.get(name, float("inf"))
-    fact = {"ours_us": round(best["ours"], 4), "plain_us": round(best["plain"], 4), "plain_chunk": chunk, "cost": round(ratio, 3)}
+    fact = {
+        "ours_us": round(best["ours"], 4),
+        "plain_us": round(best["plain"], 4),
+        "plain_chunk": chunk,
+        "cost": round(ratio, 3),
+    }
     which = f"{name} L{order}" + ("" if scattered else ", clients side by side")
     report[f"{which} against plain"] = benchmark.extra_info["ratio"] = fact
     print(f"\n{which}: {ratio:.2f} × a plain step (bar {bar}), {fact}")
@@ -72,7 +82,12 @@ def test_a_clipped_gradient_is_cheaper_than_with_opacus(name, order, report, ben
     best = measured(contestants, name, course)
     benchmark.pedantic(run, rounds=1)
     ratio, bar = best["opacus"] / best["ours"], GAIN.get(name, (0.0, 0.0))[order - 1]
-    fact = {"ours_us": round(best["ours"], 3), "opacus_us": round(best["opacus"], 3), "opacus_chunk": chunk, "gain": round(ratio, 3)}
+    fact = {
+        "ours_us": round(best["ours"], 3),
+        "opacus_us": round(best["opacus"], 3),
+        "opacus_chunk": chunk,
+        "gain": round(ratio, 3),
+    }
     report[f"{name} L{order} against opacus"] = benchmark.extra_info["ratio"] = fact
     print(f"\n{name} L{order}: {ratio:.2f} × faster than Opacus (bar {bar}), {fact}")
     assert ratio >= bar

@@ -15,12 +15,16 @@ from dpflbench.federation.gradients.objective import Objective
 from dpflbench.interfaces import Ints, Layout
 from dpflbench.tasks.task import Shards
 
-GATHERED = 1 << 16  # bytes: clients with fewer than that of inputs are copied together, others are multiplied where they lie
+GATHERED = (
+    1 << 16
+)  # bytes: clients with fewer than that of inputs are copied together, others are multiplied where they lie
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outers:
-    """The gradients of `Outer` with every client's inputs where they lie: wide rows cost more to gather than to multiply."""
+    """The gradients of `Outer` with every client's inputs where they lie: wide rows cost more to gather than to
+    multiply.
+    """
 
     slots: Slots
     a: list[Tensor]  # [n, inputs] each, piece by piece
@@ -37,9 +41,9 @@ class Outers:
         """gᵀa and Σg of the factor-weighted g, by client."""
         g, start, outputs = self.g * factor[:, None], self.slots["weight"], self.g.shape[1]
         for (row, span), a in zip(chunk.spans(), self.a, strict=True):
-            sums[row, start:start + outputs * a.shape[1]].view(outputs, -1).addmm_(g[span].T, a)
+            sums[row, start : start + outputs * a.shape[1]].view(outputs, -1).addmm_(g[span].T, a)
             if "bias" in self.slots:
-                sums[row, self.slots["bias"]:self.slots["bias"] + outputs].add_(g[span].sum(0))
+                sums[row, self.slots["bias"] : self.slots["bias"] + outputs].add_(g[span].sum(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,16 @@ class Affine:
     outputs: int
     slots: Slots
 
-    def run(self, book: Book, chunk: Chunk, shards: Shards, theta: Tensor, y: Tensor, objective: Objective,
-            known: Tensor | None) -> Tensor:
+    def run(
+        self,
+        book: Book,
+        chunk: Chunk,
+        shards: Shards,
+        theta: Tensor,
+        y: Tensor,
+        objective: Objective,
+        known: Tensor | None,
+    ) -> Tensor:
         """Put what the chunk's samples contribute into the book; the outputs [B, outputs]."""
         norms = None if known is None else chunk.gather(known)
         as_it_is = chunk.joint and shards.x.is_floating_point()
@@ -59,7 +71,7 @@ class Affine:
             out = self._outputs(theta, x)
             book.put([Outer(self.slots, x, objective.gradient(out, y), norms)])
         else:
-            xs = [as_input(shards.x[p.start:p.stop]).flatten(1) for p in chunk.pieces]
+            xs = [as_input(shards.x[p.start : p.stop]).flatten(1) for p in chunk.pieces]
             out = torch.cat([self._outputs(theta, x) for x in xs])
             book.put([Outers(self.slots, xs, objective.gradient(out, y), norms)])
         return out
@@ -67,10 +79,10 @@ class Affine:
     def _outputs(self, theta: Tensor, x: Tensor) -> Tensor:
         """x Wᵀ + b for x [B, inputs]."""
         start = self.slots["weight"]
-        weight = theta[start:start + self.outputs * x.shape[1]].view(self.outputs, x.shape[1])
+        weight = theta[start : start + self.outputs * x.shape[1]].view(self.outputs, x.shape[1])
         if "bias" not in self.slots:
             return x @ weight.T
-        return torch.addmm(theta[self.slots["bias"]:self.slots["bias"] + self.outputs], x, weight.T)
+        return torch.addmm(theta[self.slots["bias"] : self.slots["bias"] + self.outputs], x, weight.T)
 
 
 def as_affine(module: nn.Module, layout: Layout) -> Affine | None:
@@ -97,7 +109,9 @@ class InputNorms:
         return shards.x is self.shards.x and shards.x._version == self.version and order == self.order
 
     def see(self, clients: Ints, size: int) -> Tensor:
-        """The norms [M], valid for those clients. Each client's are computed alone: their bits must not depend on who came with it."""
+        """The norms [M], valid for those clients. Each client's are computed alone: their bits must not depend on who
+        came with it.
+        """
         seen = self.seen[clients]
         for client in () if seen.all() else clients[~seen].tolist():
             start, end = int(self.shards.offsets[client]), int(self.shards.offsets[client + 1])

@@ -1,7 +1,7 @@
 """The book-keeping way: one forward and one backward pass for the gradients by layer outputs, never by the weights.
 
-Taps note what went into each layer and the gradient by what came out of it; `layers.py` turns the two into norms and, once the
-norms of all layers are known, into clipped sums.
+Taps note what went into each layer and the gradient by what came out of it; `layers.py` turns the two into norms and,
+once the norms of all layers are known, into clipped sums.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,10 @@ from dpflbench.interfaces import Layout
 
 Head = Callable[[Tensor], Tensor]  # outputs → gradient by them
 RULES: dict[type[nn.Module], Callable[..., list[Entry]]] = {
-    nn.Linear: linear, nn.Conv2d: conv2d, nn.LayerNorm: layer_norm, nn.Embedding: embedding,
+    nn.Linear: linear,
+    nn.Conv2d: conv2d,
+    nn.LayerNorm: layer_norm,
+    nn.Embedding: embedding,
 }
 
 
@@ -33,7 +36,9 @@ def obstacle(module: nn.Module) -> str:
 
 
 def _unsupported(layer: nn.Module) -> str:
-    """Why a layer has no rule; empty if it has one. Subclasses may compute something else, so only the exact types count."""
+    """Why a layer has no rule; empty if it has one. Subclasses may compute something else, so only the exact types
+    count.
+    """
     kind = type(layer).__name__
     if type(layer) not in RULES and type(layer) is not nn.GroupNorm:
         return kind
@@ -53,13 +58,18 @@ class Bookkeeper:
         self._params = dict(self.module.named_parameters())
         self._book = Book(None)
         self._sources: list[Tensor] = []  # where backpropagation ends: nothing before needs a gradient
-        self._taps: dict[str, tuple[Tensor | None, Callable[[Tensor], None]]] = {}  # a layer's output, what its gradient is for
+        self._taps: dict[
+            str, tuple[Tensor | None, Callable[[Tensor], None]]
+        ] = {}  # a layer's output, what its gradient is for
         starts = {t.name: t.start for t in layout.tensors}
         for name, part in self.module.named_modules():
             if hasattr(part, "inplace"):
                 part.inplace = False  # would overwrite what a tap has noted
-            slots = {own: starts[full] for own, _ in part.named_parameters(recurse=False)
-                     if (full := f"{name}.{own}" if name else own) in starts}
+            slots = {
+                own: starts[full]
+                for own, _ in part.named_parameters(recurse=False)
+                if (full := f"{name}.{own}" if name else own) in starts
+            }
             if slots and isinstance(part, nn.GroupNorm):
                 part.forward = partial(self._group_norm, part, name, slots)  # type: ignore[method-assign]
             elif slots:
@@ -71,7 +81,7 @@ class Bookkeeper:
         if theta.device != next(iter(self._params.values())).device:
             self._params = dict(self.module.to(theta.device).named_parameters())
         for t in self.layout.tensors:
-            self._params[t.name].copy_(theta[t.start:t.stop].view(t.shape))
+            self._params[t.name].copy_(theta[t.start : t.stop].view(t.shape))
 
     def run(self, book: Book, x: Tensor, phi: Tensor | None, head: Head) -> Tensor | None:
         """Put what each layer contributes into the book; the gradient by phi [B, P] if x depends on it."""

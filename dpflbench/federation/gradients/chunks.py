@@ -46,17 +46,19 @@ class Chunk:
     def gather(self, x: Tensor) -> Tensor:
         """The chunk's part of the shards; a view where its pieces are neighbours."""
         if self.joint:
-            return x[self.pieces[0].start:self.pieces[-1].stop]
-        if x.ndim == 1 and x.device.type == "cpu":  # labels and norms: slicing costs more than copying, and NumPy slices cheaply
+            return x[self.pieces[0].start : self.pieces[-1].stop]
+        if (
+            x.ndim == 1 and x.device.type == "cpu"
+        ):  # labels and norms: slicing costs more than copying, and NumPy slices cheaply
             flat = x.numpy()
-            return torch.from_numpy(np.concatenate([flat[p.start:p.stop] for p in self.pieces]))
-        return torch.cat([x[p.start:p.stop] for p in self.pieces])
+            return torch.from_numpy(np.concatenate([flat[p.start : p.stop] for p in self.pieces]))
+        return torch.cat([x[p.start : p.stop] for p in self.pieces])
 
     def spread(self, values: Tensor) -> Tensor:
         """Each client's row [K, ...] at each of its samples [B, ...]."""
         n, (row, start, stop) = len(self.pieces), self.pieces[0]
         if self.even:
-            return values[row:row + n].unsqueeze(1).expand(n, stop - start, *values.shape[1:]).flatten(0, 1)
+            return values[row : row + n].unsqueeze(1).expand(n, stop - start, *values.shape[1:]).flatten(0, 1)
         rows = np.repeat([p.row for p in self.pieces], [p.stop - p.start for p in self.pieces])
         return values[torch.from_numpy(rows).to(values.device, non_blocking=True)]
 
@@ -64,7 +66,7 @@ class Chunk:
         """Multiply the samples' values [B] by their clients' [K], in place."""
         n, row = len(self.pieces), self.pieces[0].row
         if self.even:
-            values.view(n, -1).mul_(by[row:row + n, None])
+            values.view(n, -1).mul_(by[row : row + n, None])
             return values
         return values.mul_(self.spread(by))
 
@@ -72,8 +74,8 @@ class Chunk:
 def cut(offsets: Ints, clients: Ints, size: int) -> list[Chunk]:
     """The clients' samples in chunks of at most `size`.
 
-    A client with more samples is cut evenly into chunks of its own; smaller ones are packed together. Every chunk of a large client
-    then has one owner, and its sum is a plain product.
+    A client with more samples is cut evenly into chunks of its own; smaller ones are packed together. Every chunk of a
+    large client then has one owner, and its sum is a plain product.
     """
     starts, stops = offsets[clients].tolist(), offsets[clients + 1].tolist()
     pieces = [p for p in map(Piece, range(len(starts)), starts, stops) if p[2] > p[1]]

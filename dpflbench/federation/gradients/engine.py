@@ -1,8 +1,8 @@
 """Engine: clipped per-sample gradients of many clients, summed by client, in one chunked pass.
 
-All selected clients differentiate at the same theta, so their samples run through the model together; what is personal (phi, clip
-bound, sum) follows each sample by its row. Gradients of single samples exist for one chunk at most, and of Linear layers never: no
-[samples, D], and memory does not grow with the cohort.
+All selected clients differentiate at the same theta, so their samples run through the model together; what is personal
+(phi, clip bound, sum) follows each sample by its row. Gradients of single samples exist for one chunk at most, and of
+Linear layers never: no [samples, D], and memory does not grow with the cohort.
 """
 
 from copy import deepcopy
@@ -43,12 +43,19 @@ class Sums:
 class Engine:
     """The gradients of one module, built once a run.
 
-    `path` says how: book-keeping where every layer with parameters has a rule and a rehearsal on made-up samples agrees with
-    torch.func, else torch.func and why. It is final after the first call of `clipped_sums`.
+    `path` says how: book-keeping where every layer with parameters has a rule and a rehearsal on made-up samples agrees
+    with torch.func, else torch.func and why. It is final after the first call of `clipped_sums`.
     """
 
-    def __init__(self, module: nn.Module, n_classes: int, clip_order: Literal[1, 2], transform: LocalTransform = IDENTITY,
-                 phi_dim: int = 0, chunk: int | None = None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        n_classes: int,
+        clip_order: Literal[1, 2],
+        transform: LocalTransform = IDENTITY,
+        phi_dim: int = 0,
+        chunk: int | None = None,
+    ) -> None:
         check_module(module)
         self.layout = layout_of(module)
         self.clip_order, self.transform, self.phi_dim = clip_order, transform, phi_dim
@@ -56,7 +63,9 @@ class Engine:
         self._objective = Objective(n_classes)
         self._module = deepcopy(module).requires_grad_(False)
         self._functional = Functional(self._module, self.layout, self._objective, transform, phi_dim)
-        self._predictor = Functional(replace_pools(deepcopy(self._module)), self.layout, self._objective, transform, phi_dim)
+        self._predictor = Functional(
+            replace_pools(deepcopy(self._module)), self.layout, self._objective, transform, phi_dim
+        )
         why = "normalisation is personal" if self._functional.local else obstacle(module)
         self._books = None if why else Bookkeeper(module, self.layout)
         self.path = f"torch.func: {why}" if why else "bookkeeping"
@@ -65,13 +74,20 @@ class Engine:
         self._sample_bytes: int | None = None
         self._rehearsed = False
 
-    def clipped_sums(self, theta: Tensor, phi: Tensor, shards: Shards, clients: Ints, clip_norm: Tensor | None,
-                     loss_bound: float | None = None) -> Sums:
+    def clipped_sums(
+        self,
+        theta: Tensor,
+        phi: Tensor,
+        shards: Shards,
+        clients: Ints,
+        clip_norm: Tensor | None,
+        loss_bound: float | None = None,
+    ) -> Sums:
         """Sums of per-sample gradients clipped to clip_norm [K] jointly over (theta, phi); None: not clipped.
 
-        Clipped sums are finite wherever the gradient at the zero sample is, a fact of theta and phi alone. A sample whose gradient or
-        its norm overflows counts as 0, and as loss_bound if its loss does: a sum that is not finite would tell of that sample, and no
-        noise hides it.
+        Clipped sums are finite wherever the gradient at the zero sample is, a fact of theta and phi alone. A sample
+        whose gradient or its norm overflows counts as 0, and as loss_bound if its loss does: a sum that is not finite
+        would tell of that sample, and no noise hides it.
         """
         _check(theta, phi, shards.x, shards.y, *([] if clip_norm is None else [clip_norm]))
         bound = None if clip_norm is None else clip_norm * (1.0 - MARGIN)
@@ -92,8 +108,12 @@ class Engine:
         _check(theta, x, *([] if phi is None else [phi]))
         self._predictor.to(theta.device)
         params, size = unflatten(theta, self.layout), self._fitting(x)
-        return torch.cat([self._predictor.outputs(params, None if phi is None else phi[i:i + size], as_input(x[i:i + size]))
-                          for i in range(0, max(1, len(x)), size)])
+        return torch.cat(
+            [
+                self._predictor.outputs(params, None if phi is None else phi[i : i + size], as_input(x[i : i + size]))
+                for i in range(0, max(1, len(x)), size)
+            ]
+        )
 
     def losses(self, theta: Tensor, phi: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
         """Loss of each sample [B] at theta, with one phi [P] for all of them; None: phi at the identity."""
@@ -118,8 +138,16 @@ class Engine:
             self._sample_bytes = sample_bytes(self._module, x)
         return fitting(self._sample_bytes + 4 * extra, x.device)
 
-    def _sums(self, theta: Tensor, phi: Tensor, shards: Shards, clients: Ints, bound: Tensor | None, loss_bound: float | None,
-              sound: Tensor | None = None) -> Sums:
+    def _sums(
+        self,
+        theta: Tensor,
+        phi: Tensor,
+        shards: Shards,
+        clients: Ints,
+        bound: Tensor | None,
+        loss_bound: float | None,
+        sound: Tensor | None = None,
+    ) -> Sums:
         """The sums, by the largest chunks that fit the memory; of the sound samples [M] alone, if these are given."""
         while True:
             try:
@@ -129,8 +157,16 @@ class Engine:
                     raise
                 self.chunk //= 2
 
-    def _pass(self, theta: Tensor, phi: Tensor, shards: Shards, clients: Ints, bound: Tensor | None, loss_bound: float | None,
-              sound: Tensor | None) -> Sums:
+    def _pass(
+        self,
+        theta: Tensor,
+        phi: Tensor,
+        shards: Shards,
+        clients: Ints,
+        bound: Tensor | None,
+        loss_bound: float | None,
+        sound: Tensor | None,
+    ) -> Sums:
         dim, order = self.layout.dim, None if bound is None else self.clip_order
         sums = theta.new_zeros(len(clients), dim + self.phi_dim)
         losses = None if loss_bound is None else theta.new_zeros(len(clients), 1)
@@ -138,7 +174,9 @@ class Engine:
         for chunk in self._chunks(theta, shards, clients):
             book = Book(order)  # here, so that the last chunk's is let go of before the next one is filled
             y, out = self._fill(book, chunk, theta, phi, shards, known)
-            factor = theta.new_ones(len(y)) if bound is None or book.norm is None else self._factor(book.norm, bound, chunk)
+            factor = (
+                theta.new_ones(len(y)) if bound is None or book.norm is None else self._factor(book.norm, bound, chunk)
+            )
             if sound is not None:
                 factor = factor * chunk.gather(sound)
             for entry in book.entries:
@@ -156,7 +194,7 @@ class Engine:
             self._fill(book, chunk, theta, phi, shards, None)
             for piece, (_, span) in zip(chunk.pieces, chunk.spans(), strict=True):
                 if book.norm is not None:
-                    sound[piece.start:piece.stop] = book.norm[span].isfinite()
+                    sound[piece.start : piece.stop] = book.norm[span].isfinite()
         return sound
 
     def _chunks(self, theta: Tensor, shards: Shards, clients: Ints) -> list[Chunk]:
@@ -165,7 +203,9 @@ class Engine:
             self._books.load(theta)
         return cut(shards.offsets, clients, self.chunk)
 
-    def _fill(self, book: Book, chunk: Chunk, theta: Tensor, phi: Tensor, shards: Shards, known: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _fill(
+        self, book: Book, chunk: Chunk, theta: Tensor, phi: Tensor, shards: Shards, known: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """Put what a chunk's samples contribute into the book; labels and outputs."""
         y = chunk.gather(shards.y)
         if self._affine:
@@ -213,7 +253,9 @@ def _finite(sums: Sums) -> bool:
 
 def _cohort(shards: Shards, clients: Ints) -> Shards:
     """The shards of those clients alone, in their order."""
-    rows = torch.as_tensor(np.concatenate([np.arange(shards.offsets[n], shards.offsets[n + 1]) for n in clients]), device=shards.x.device)
+    rows = torch.as_tensor(
+        np.concatenate([np.arange(shards.offsets[n], shards.offsets[n + 1]) for n in clients]), device=shards.x.device
+    )
     return Shards(shards.x[rows], shards.y[rows], np.concatenate([[0], np.cumsum(shards.sizes[clients])]))
 
 

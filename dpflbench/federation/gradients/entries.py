@@ -1,7 +1,7 @@
 """Entries: the gradients of one chunk's samples by some tensors of theta, in whatever form gives norm and sum cheaply.
 
-The gradient of a Linear layer is an outer product, so its norm factorises, in L1 as in L2, and the sum is one product. Other layers
-keep the per-sample gradients of one chunk, which give norm and sum without computing anything twice.
+The gradient of a Linear layer is an outer product, so its norm factorises, in L1 as in L2, and the sum is one product.
+Other layers keep the per-sample gradients of one chunk, which give norm and sum without computing anything twice.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,9 @@ class Entry(Protocol):
 
 
 def row_norm(rows: Tensor, order: int) -> Tensor:
-    """Sum of absolute values or of squares over the last axis, by the fastest of torch's ways for rows of that length."""
+    """Sum of absolute values or of squares over the last axis, by the fastest of torch's ways for rows of that
+    length.
+    """
     if rows.shape[-1] == 1:
         return rows[..., 0].abs() if order == 1 else rows[..., 0].square()
     if order == 2 and rows.shape[-1] > 32:
@@ -45,8 +47,8 @@ def row_norm(rows: Tensor, order: int) -> Tensor:
 class Rows:
     """Per-sample gradients [B, d] of one tensor; or [S, B, d] where the rows of a convolution's kernel come separately.
 
-    `kernel` (S, outputs, inputs, rest) is the shape in which a convolution's sum comes, to be turned into the weight's (outputs,
-    inputs, S, rest); channels beyond the weight's own are padding and 0.
+    `kernel` (S, outputs, inputs, rest) is the shape in which a convolution's sum comes, to be turned into the weight's
+    (outputs, inputs, S, rest); channels beyond the weight's own are padding and 0.
     """
 
     start: int
@@ -63,14 +65,14 @@ class Rows:
         """factor @ values, by client."""
         for row, span in chunk.spans():
             total = torch.matmul(factor[None, span], self.values[..., span, :])
-            sums[row, self.start:self.start + prod(self.shape)].add_(self._arranged(total))
+            sums[row, self.start : self.start + prod(self.shape)].add_(self._arranged(total))
 
     def _arranged(self, total: Tensor) -> Tensor:
         if self.kernel is None:
             return total.view(-1)
         s, o, i, rest = self.kernel
         weight = total.view(s, o, i, rest).permute(1, 2, 0, 3)
-        return weight[:self.shape[0], :self.shape[1]].reshape(-1)
+        return weight[: self.shape[0], : self.shape[1]].reshape(-1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,20 +114,20 @@ class Outer:
         g, n = self.g * factor[:, None], len(chunk.pieces)
         if chunk.even and n > 1:
             first = chunk.pieces[0].row
-            self._into(sums[first:first + n], g.view(n, -1, g.shape[1]), self.a.reshape(n, -1, self.a.shape[1]))
+            self._into(sums[first : first + n], g.view(n, -1, g.shape[1]), self.a.reshape(n, -1, self.a.shape[1]))
             return
         for row, span in chunk.spans():
-            self._into(sums[row:row + 1], g[None, span], self.a[None, span])
+            self._into(sums[row : row + 1], g[None, span], self.a[None, span])
 
     def _into(self, sums: Tensor, g: Tensor, a: Tensor) -> None:
         outputs = g.shape[2]
         turned = g.transpose(1, 2) if outputs > 1 else g.view(len(g), 1, -1)  # the same numbers; a plain view is faster
         if "weight" in self.slots:
             start, size = self.slots["weight"], outputs * a.shape[2]
-            sums[:, start:start + size].add_(torch.bmm(turned, a).view(len(g), size))
+            sums[:, start : start + size].add_(torch.bmm(turned, a).view(len(g), size))
         if "bias" in self.slots:
             start = self.slots["bias"]
-            sums[:, start:start + outputs].add_(g.sum(1) if outputs > 1 else turned.sum(2))
+            sums[:, start : start + outputs].add_(g.sum(1) if outputs > 1 else turned.sum(2))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,12 +149,14 @@ class Scattered:
         """The factor-weighted rows at their tokens, by client."""
         g = self.g * factor[:, None, None]
         for row, span in chunk.spans():
-            into = sums[row, self.start:self.start + prod(self.shape)].view(self.shape)
+            into = sums[row, self.start : self.start + prod(self.shape)].view(self.shape)
             into.index_add_(0, self.a[span].reshape(-1), g[span].flatten(0, 1))
 
 
 class Book:
-    """The entries of one chunk and the norms of its samples' gradients, taken while the numbers are still in the cache."""
+    """The entries of one chunk and the norms of its samples' gradients, taken while the numbers are still in the
+    cache.
+    """
 
     def __init__(self, order: int | None) -> None:
         self.order = order  # None: no norms are wanted

@@ -11,7 +11,9 @@ from dpflbench.interfaces import Layout, LocalTransform
 class Functional:
     """Gradients of each sample as rows."""
 
-    def __init__(self, module: nn.Module, layout: Layout, objective: Objective, transform: LocalTransform, phi_dim: int) -> None:
+    def __init__(
+        self, module: nn.Module, layout: Layout, objective: Objective, transform: LocalTransform, phi_dim: int
+    ) -> None:
         self.module, self.layout, self.objective = module, layout, objective
         self.transform, self.phi_dim = transform, phi_dim
         self.local = [t for t in layout.tensors if t.norm] if transform.norm_local else []
@@ -34,8 +36,8 @@ class Functional:
         by_theta = torch.cat([by_name[t.name].flatten(1) for t in self.layout.tensors], dim=1)
         at = self.tail
         for t in self.local:
-            by_phi[:, at:at + t.stop - t.start] += by_theta[:, t.start:t.stop]
-            by_theta[:, t.start:t.stop] = 0.0
+            by_phi[:, at : at + t.stop - t.start] += by_theta[:, t.start : t.stop]
+            by_theta[:, t.start : t.stop] = 0.0
             at += t.stop - t.start
         return by_theta, by_phi, outputs
 
@@ -55,7 +57,9 @@ class Functional:
         return result
 
     def _personal(self, params: dict[str, Tensor], phi: Tensor) -> tuple[dict[str, Tensor], dict[str, int | None]]:
-        """Parameters with each sample's own normalisation where the transform keeps that local, and what vmap maps over."""
+        """Parameters with each sample's own normalisation where the transform keeps that local, and what vmap maps
+        over.
+        """
         dims: dict[str, int | None] = {name: None for name in params}
         params, at = dict(params), self.tail
         for t in self.local:

@@ -1,9 +1,9 @@
 """What each kind of layer contributes to a chunk's book.
 
-`a` is what went into the layer and `g` the gradient by what came out, [B, ...] each. Which way a layer goes depends on its shape and
-the kind of device alone, never on a measurement during the run: the same run gives the same bits. The rules were drawn from races of
-unfolding, shifted views, kernel rows and groups on every convolution of the models here (microseconds a sample, one core, with the
-plain weight gradient of the whole batch for comparison):
+`a` is what went into the layer and `g` the gradient by what came out, [B, ...] each. Which way a layer goes depends on
+its shape and the kind of device alone, never on a measurement during the run: the same run gives the same bits. The
+rules were drawn from races of unfolding, shifted views, kernel rows and groups on every convolution of the models here
+(microseconds a sample, one core, with the plain weight gradient of the whole batch for comparison):
 
     convolution          plain   unfold   shifts   kernel rows   groups   groups of eight
     1→4, 3×3, 28×28         17       16       15             5       14                55
@@ -36,7 +36,9 @@ def linear(layer: nn.Linear, slots: Slots, a: Tensor, g: Tensor) -> list[Entry]:
 
 
 def conv2d(layer: nn.Conv2d, slots: Slots, a: Tensor, g: Tensor) -> list[Entry]:
-    """Weight gradients by `by_kernel_rows` where few channels come in, else by `by_groups`; bias gradients are sums over the map."""
+    """Weight gradients by `by_kernel_rows` where few channels come in, else by `by_groups`; bias gradients are sums
+    over the map.
+    """
     entries: list[Entry] = []
     if "weight" in slots:
         if isinstance(layer.padding, str):
@@ -54,7 +56,8 @@ def conv2d(layer: nn.Conv2d, slots: Slots, a: Tensor, g: Tensor) -> list[Entry]:
 def by_groups(layer: nn.Conv2d, start: int, a: Tensor, g: Tensor, padding: tuple[int, int]) -> Rows:
     """One grouped convolution backward with a group a sample: all samples' gradients in a single call of the library.
 
-    As fast as the ordinary weight gradient if channels come in eights, as the CPU's vectors want them; so they are padded to that.
+    As fast as the ordinary weight gradient if channels come in eights, as the CPU's vectors want them; so they are
+    padded to that.
     """
     b, shape = len(a), tuple(layer.weight.shape)
     o, i = shape[:2]
@@ -63,8 +66,18 @@ def by_groups(layer: nn.Conv2d, start: int, a: Tensor, g: Tensor, padding: tuple
         a = nn.functional.pad(a, (0, 0, 0, 0, 0, i - a.shape[1])) if i > a.shape[1] else a
         g = nn.functional.pad(g, (0, 0, 0, 0, 0, o - g.shape[1])) if o > g.shape[1] else g
     _, rows, _ = torch.ops.aten.convolution_backward(
-        g.reshape(1, -1, *g.shape[2:]), a.reshape(1, -1, *a.shape[2:]), g.new_empty(b * o, i, *shape[2:]), None,
-        layer.stride, padding, layer.dilation, False, [0, 0], b * layer.groups, [False, True, False])
+        g.reshape(1, -1, *g.shape[2:]),
+        a.reshape(1, -1, *a.shape[2:]),
+        g.new_empty(b * o, i, *shape[2:]),
+        None,
+        layer.stride,
+        padding,
+        layer.dilation,
+        False,
+        [0, 0],
+        b * layer.groups,
+        [False, True, False],
+    )
     padded = (1, o, i, shape[2] * shape[3]) if (o, i) != shape[:2] else None
     return Rows(start, rows.view(b, -1), shape, padded)
 
@@ -72,8 +85,8 @@ def by_groups(layer: nn.Conv2d, start: int, a: Tensor, g: Tensor, padding: tuple
 def by_kernel_rows(layer: nn.Conv2d, start: int, a: Tensor, g: Tensor, padding: tuple[int, int]) -> Rows:
     """One batched product a kernel row, for stride 1.
 
-    Copies of the map shifted by each kernel column, row behind row, make what a kernel row sees one strided matrix: kernel-width
-    copies and kernel-height products in place of the unfolded map.
+    Copies of the map shifted by each kernel column, row behind row, make what a kernel row sees one strided matrix:
+    kernel-width copies and kernel-height products in place of the unfolded map.
     """
     b, (o, i, kh, kw) = len(a), layer.weight.shape
     (ph, pw), (dh, dw), (height, width) = padding, layer.dilation, g.shape[2:]
@@ -83,7 +96,7 @@ def by_kernel_rows(layer: nn.Conv2d, start: int, a: Tensor, g: Tensor, padding: 
     g = g.reshape(b, o, height * width)
     rows = a.new_empty(kh, b, o, i * kw)
     for k in range(kh):
-        seen = shifted[:, :, k * dh * width:(k * dh + height) * width]
+        seen = shifted[:, :, k * dh * width : (k * dh + height) * width]
         torch.bmm(g, seen.transpose(1, 2), out=rows[k])
     return Rows(start, rows.view(kh, b, -1), (o, i, kh, kw), (kh, o, i, kw))
 

@@ -10,8 +10,12 @@ NORMS = (nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase)
 
 def layout_of(module: nn.Module) -> Layout:
     """Where each trainable tensor lies, in the module's own order; frozen tensors are no part of theta."""
-    norms = {f"{name}.{own}" if name else own for name, part in module.named_modules() if isinstance(part, NORMS)
-             for own, _ in part.named_parameters(recurse=False)}
+    norms = {
+        f"{name}.{own}" if name else own
+        for name, part in module.named_modules()
+        if isinstance(part, NORMS)
+        for own, _ in part.named_parameters(recurse=False)
+    }
     tensors, start = [], 0
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
@@ -28,4 +32,4 @@ def initial_theta(module: nn.Module) -> Tensor:
 
 def unflatten(theta: Tensor, layout: Layout) -> dict[str, Tensor]:
     """The tensors of theta by name, as views."""
-    return {t.name: theta[t.start:t.stop].view(t.shape) for t in layout.tensors}
+    return {t.name: theta[t.start : t.stop].view(t.shape) for t in layout.tensors}

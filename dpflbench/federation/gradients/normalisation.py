@@ -1,7 +1,7 @@
 """GroupNorm whose backward pass notes the gradients by its weight and bias, sample by sample.
 
-The library adds those up over the batch. Seen as one sample with B times as many channels and groups, the batch has a weight and a
-bias of its own for every sample, and the same call returns them with the gradient by x.
+The library adds those up over the batch. Seen as one sample with B times as many channels and groups, the batch has a
+weight and a bias of its own for every sample, and the same call returns them with the gradient by x.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,16 @@ class GroupNorm(torch.autograd.Function):
         b, c = x.shape[:2]
         n, groups, size = b * c, b * ctx.layer.num_groups, x.numel() // (b * c)
         by_x, by_weight, by_bias = torch.ops.aten.native_group_norm_backward(
-            g.contiguous().view(1, n, size), x.view(1, n, size), mean.view(1, groups), rstd.view(1, groups),
-            ctx.layer.weight.expand(b, c).reshape(n), 1, n, size, groups, [ctx.needs_input_grad[0], True, True])
+            g.contiguous().view(1, n, size),
+            x.view(1, n, size),
+            mean.view(1, groups),
+            rstd.view(1, groups),
+            ctx.layer.weight.expand(b, c).reshape(n),
+            1,
+            n,
+            size,
+            groups,
+            [ctx.needs_input_grad[0], True, True],
+        )
         ctx.note(by_weight.view(b, c), by_bias.view(b, c))
         return None if by_x is None else by_x.view_as(x), None, None

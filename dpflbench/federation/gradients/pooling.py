@@ -1,7 +1,8 @@
-"""Pooling: 2×2 maxima, with or without ReLU in front, several times faster on a CPU than torch's own and equal to it bit by bit.
+"""Pooling: 2×2 maxima, with or without ReLU in front, several times faster on a CPU than torch's own and equal to it
+bit by bit.
 
-relu(max) = max(relu), so ReLU runs on a quarter of the numbers. The maximum is taken over columns, then over rows: of equal numbers
-the first in reading order wins, as in torch, and so the same position gets the gradient.
+relu(max) = max(relu), so ReLU runs on a quarter of the numbers. The maximum is taken over columns, then over rows: of
+equal numbers the first in reading order wins, as in torch, and so the same position gets the gradient.
 """
 
 from typing import Any
@@ -66,7 +67,9 @@ class Pool(nn.Module):
 
 
 def replace_pools(module: nn.Module) -> nn.Module:
-    """The module with `Pool` in place of the 2×2 max pools in its Sequentials, together with a ReLU just before; in place."""
+    """The module with `Pool` in place of the 2×2 max pools in its Sequentials, together with a ReLU just before; in
+    place.
+    """
     for part in list(module.modules()):
         if type(part) is not nn.Sequential:
             continue
@@ -80,5 +83,11 @@ def replace_pools(module: nn.Module) -> nn.Module:
 
 
 def _is_pair(pool: nn.MaxPool2d) -> bool:
-    return (pool.kernel_size in (2, (2, 2)) and pool.stride in (2, (2, 2)) and pool.padding in (0, (0, 0))
-            and pool.dilation in (1, (1, 1)) and not pool.return_indices and not pool.ceil_mode)
+    return (
+        pool.kernel_size in (2, (2, 2))
+        and pool.stride in (2, (2, 2))
+        and pool.padding in (0, (0, 0))
+        and pool.dilation in (1, (1, 1))
+        and not pool.return_indices
+        and not pool.ceil_mode
+    )

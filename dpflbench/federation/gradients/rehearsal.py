@@ -1,7 +1,8 @@
 """Rehearsal: before the first pass, both ways on a few made-up samples in float64, and how much room a sample takes.
 
-A rule that misses a part of the gradient would make the norm too small and the privacy claim wrong: a module that calls a layer
-twice, uses its weight elsewhere or overwrites an activation is caught here, whatever the reason. Real samples play no part.
+A rule that misses a part of the gradient would make the norm too small and the privacy claim wrong: a module that calls
+a layer twice, uses its weight elsewhere or overwrites an activation is caught here, whatever the reason. Real samples
+play no part.
 """
 
 from copy import deepcopy
@@ -33,7 +34,9 @@ def made_up(module: nn.Module, like: Tensor, samples: int, dtype: torch.dtype) -
 
 
 def rehearse(module: nn.Module, layout: Layout, objective: Objective, like: Tensor) -> str:
-    """Why book-keeping does not serve a module; empty if its gradients and norms are those of autograd, sample by sample."""
+    """Why book-keeping does not serve a module; empty if its gradients and norms are those of autograd, sample by
+    sample.
+    """
     module = deepcopy(module).to("cpu", torch.float64)
     x, y = made_up(module, like, SAMPLES, torch.float64), torch.zeros(SAMPLES, dtype=torch.int64)
     params = dict(module.named_parameters())
@@ -42,7 +45,9 @@ def rehearse(module: nn.Module, layout: Layout, objective: Objective, like: Tens
     theta += 0.05 * torch.randn(theta.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     expected, alone, together = _one_by_one(module, layout, objective, theta, x, y)
     if not _close(alone, together):
-        raise DpflbenchError(f"{type(module).__name__}: a sample's output depends on others in its batch; each must stand alone")
+        raise DpflbenchError(
+            f"{type(module).__name__}: a sample's output depends on others in its batch; each must stand alone"
+        )
     found = theta.new_zeros(SAMPLES, layout.dim)
     for order, norm in ((1, expected.abs().sum(1)), (2, expected.square().sum(1))):
         books, book = Bookkeeper(module, layout), Book(order)
@@ -59,16 +64,21 @@ def rehearse(module: nn.Module, layout: Layout, objective: Objective, like: Tens
     return "" if _close(found, 2.0 * expected) else "the rules miss a part of its gradient"
 
 
-def _one_by_one(module: nn.Module, layout: Layout, objective: Objective, theta: Tensor, x: Tensor,
-                y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _one_by_one(
+    module: nn.Module, layout: Layout, objective: Objective, theta: Tensor, x: Tensor, y: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients [B, D] and outputs of samples that run alone, and the outputs of the batch."""
     params = {name: p.detach().requires_grad_() for name, p in unflatten(theta, layout).items()}
     gradients, outputs = [], []
     with torch.enable_grad():
         for i in range(len(x)):
-            out = functional_call(module, params, (x[i:i + 1],))
-            by = torch.autograd.grad(objective.losses(out, y[i:i + 1]).sum(), list(params.values()), allow_unused=True,
-                                     materialize_grads=True)
+            out = functional_call(module, params, (x[i : i + 1],))
+            by = torch.autograd.grad(
+                objective.losses(out, y[i : i + 1]).sum(),
+                list(params.values()),
+                allow_unused=True,
+                materialize_grads=True,
+            )
             gradients.append(torch.cat([g.reshape(-1) for g in by]))
             outputs.append(out.detach())
         together: Tensor = functional_call(module, params, (x,))
@@ -80,7 +90,9 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def sample_bytes(module: nn.Module, like: Tensor) -> int:
-    """Bytes one sample takes in a pass, in float32: its input, what the layers put out, and the gradients that are kept by row."""
+    """Bytes one sample takes in a pass, in float32: its input, what the layers put out, and the gradients that are kept
+    by row.
+    """
     sizes = [like[0].numel()]
 
     def note(layer: nn.Module, _: object, out: Tensor) -> None:

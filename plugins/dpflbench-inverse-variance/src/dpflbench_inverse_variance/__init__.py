@@ -1,7 +1,7 @@
 """InvVar: a_n ∝ 1 / (variance of client n's noise), the weights with the least noise in a round's mean (Gauss-Markov).
 
-The one-line rival of WeiAvg (weights by epsilon) and of DPFL-BCS (selection by noise): uniform selection, and each update counts by
-how clear it is. Under Gaussian noise a_n ∝ (D_n μ_n)², under Laplace noise (D_n ε_n)².
+The one-line rival of WeiAvg (weights by epsilon) and of DPFL-BCS (selection by noise): uniform selection, and each
+update counts by how clear it is. Under Gaussian noise a_n ∝ (D_n μ_n)², under Laplace noise (D_n ε_n)².
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,9 @@ class InverseVariance:
         """Return None: nothing is remembered."""
 
     def aggregate(self, updates: Updates, state: None) -> tuple[Tensor, None]:
-        """Return Σ a_n row_n; logarithms, so that no power of a variance overflows. Without noise all rows count alike."""
+        """Return Σ a_n row_n; logarithms, so that no power of a variance overflows. Without noise all rows count
+        alike.
+        """
         smallest = torch.finfo(updates.variance.dtype).tiny
         weights = torch.softmax(-self.power * updates.variance.clamp_min(smallest).log(), 0)
         return weights @ updates.values, None
