@@ -5,7 +5,7 @@ The flow, one stage a module:
     suite YAML → plan of runs → federation (select → clipped gradient → noise → aggregate → evaluate)
     suite.py     plan.py        federation/
     → ledger → records → report
-      privacy/ records.py report/
+      privacy/ results/ report/
 
 Plugins import `hookimpl` from here and everything else from `dpflbench.interfaces`.
 """

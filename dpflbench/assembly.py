@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpflbench.catalogue import Catalogue, Part
-from dpflbench.checking import INVALID, bind, build, call, join, plain, suggest
 from dpflbench.interfaces import (
     Aggregator,
     Algorithm,
@@ -21,6 +20,7 @@ from dpflbench.interfaces import (
     Model,
     Selector,
 )
+from dpflbench.schema import INVALID, bind, build, call, join, plain, suggest
 from dpflbench.suite import Evaluate, normalise
 
 if TYPE_CHECKING:

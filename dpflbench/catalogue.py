@@ -17,8 +17,8 @@ from typing import Any
 import pluggy
 
 from dpflbench import hookspecs
-from dpflbench.checking import suggest
 from dpflbench.errors import DpflbenchError, PluginError
+from dpflbench.schema import suggest
 
 GROUP = "dpflbench"
 KINDS = ("mechanisms", "selectors", "aggregators", "transforms", "algorithms", "datasets", "models")
@@ -231,7 +231,7 @@ def harness_digest() -> str:
         "federation",
         "interfaces.py",
         "randomness.py",
-        "privacy/accounting.py",
+        "privacy/gaussian_dp.py",
         "privacy/ledger.py",
         "privacy/sensitivity.py",
         "execution/prepare.py",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpflbench.assembly import Assembly
-from dpflbench.execution.execute import Place, prepare
+from dpflbench.execution.attempt import Place, prepare
 from dpflbench.federation.messages import calibrate
 from dpflbench.federation.schedule import check_plan
 from dpflbench.interfaces import Floats, Losses, PlanView

@@ -11,11 +11,11 @@ from typing import Any
 
 from dpflbench import __version__
 from dpflbench.assembly import Assembly, assemble
+from dpflbench.canonical import content_digest
 from dpflbench.catalogue import Catalogue, harness_digest, source_digest
-from dpflbench.checking import plain
 from dpflbench.errors import SuiteError
-from dpflbench.execution.store import Cell, Manifest
-from dpflbench.records import content_digest
+from dpflbench.results.cells import Cell, Manifest
+from dpflbench.schema import plain
 from dpflbench.suite import Entry, Suite, normalise, set_path
 
 

@@ -233,8 +233,7 @@ jobs:
       - run: pytest
       - run: dpflbench run suite.yaml --out results
       - run: dpflbench verify results
-      # the gate: make the baseline once by `dpflbench compare results --baseline baseline.json --update-baseline` and
-      # commit it
+      # the gate: commit a baseline made once by `dpflbench compare results --baseline baseline.json --update-baseline`
       - run: dpflbench compare results --baseline baseline.json --markdown summary.md --junit junit.xml
         if: hashFiles('baseline.json') != ''
       - run: cat summary.md >> "$GITHUB_STEP_SUMMARY"

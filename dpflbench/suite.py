@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from dpflbench.checking import INVALID, build, join, suggest
+from dpflbench.canonical import content_digest
 from dpflbench.errors import SuiteError
-from dpflbench.records import content_digest
+from dpflbench.schema import INVALID, build, join, suggest
 from dpflbench.suite_file import parse_file, strange
 from dpflbench.suite_file import parse_value as parse_value  # for --set of other commands
 

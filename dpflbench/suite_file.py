@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dpflbench.checking import join, suggest
 from dpflbench.errors import DpflbenchError, SuiteError
+from dpflbench.schema import join, suggest
 
 MAX_BYTES = 1 << 20
 # values of a file after its aliases are written out; OmegaConf stops at 10,000 with advice to switch that off

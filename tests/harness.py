@@ -7,10 +7,10 @@ import numpy as np
 import torch
 
 from dpflbench.assembly import Assembly, assemble
-from dpflbench.execution.execute import Place, execute, prepare
+from dpflbench.execution.attempt import Place, execute, prepare
 from dpflbench.interfaces import Floats, Mechanism
 from dpflbench.plan import Run, make_run
-from dpflbench.records import Record
+from dpflbench.results.record import Record
 
 
 def run_of(body: dict[str, Any], catalogue: Any, use: str, seed: int = 0, **given: Any) -> Run:

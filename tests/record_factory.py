@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dpflbench.execution.store import Cell, Manifest, Results
-from dpflbench.records import ACCURACY, Metric, Record
+from dpflbench.results.cells import Cell, Manifest, Results
+from dpflbench.results.record import ACCURACY, Metric, Record
 
 LEVELS = {
     "FedSGD": 92.0,

@@ -17,9 +17,9 @@ from dpflbench.cli.run import _carry_out
 from dpflbench.execution.executors import in_this_process
 from dpflbench.execution.prepare import Place
 from dpflbench.execution.stopping import Stop
-from dpflbench.execution.store import Store
 from dpflbench.plan import Planned, plan_suite
-from dpflbench.records import loads
+from dpflbench.results.record import loads
+from dpflbench.results.store import Store
 
 
 def planned_of(body: Mapping[str, Any], folder: Path, catalogue: Catalogue) -> Planned:

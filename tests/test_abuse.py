@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from record_factory import make_results
 
 from dpflbench import suite as suites
+from dpflbench.canonical import content_digest, decode, encode
 from dpflbench.cli import main
 from dpflbench.cli.output import printable
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.store import Store
 from dpflbench.plan import plan_suite
-from dpflbench.records import RecordError, content_digest, decode, dumps, encode, loads
 from dpflbench.regression import load_baseline
+from dpflbench.results.record import RecordError, dumps, loads
+from dpflbench.results.store import Store
 from dpflbench.suite_file import MAX_BYTES, parse_value
 
 REPO = Path(__file__).parent.parent

@@ -7,10 +7,10 @@ import pytest
 import torch
 from harness import assembly_of, record_of, world_of
 
-from dpflbench.execution.execute import Place, prepare
+from dpflbench.execution.attempt import Place, prepare
 from dpflbench.federation.simulate import initial_state, rounds
 from dpflbench.interfaces import PlanView
-from dpflbench.privacy.checks import check_record
+from dpflbench.judges.recount import check_record
 from dpflbench_algorithms.bcs import proposition_1
 from dpflbench_algorithms.bcs_solver import solve
 

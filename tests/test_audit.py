@@ -14,9 +14,9 @@ import dpflbench.federation.simulate as simulate_module
 from dpflbench.cli.audit import audit as audit_command
 from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients import Engine
-from dpflbench.privacy.accounting import epsilon_of
-from dpflbench.privacy.audit import audit_algorithm, muted
-from dpflbench.privacy.bounds import Claim, audit, bounds_of, trials_needed, upper_rate
+from dpflbench.judges.audit import audit_algorithm, muted
+from dpflbench.judges.bounds import Claim, audit, bounds_of, trials_needed, upper_rate
+from dpflbench.privacy.gaussian_dp import epsilon_of
 from dpflbench_algorithms.bcs import dpfl_bcs
 from dpflbench_algorithms.mechanisms import Gaussian, Laplace
 from dpflbench_algorithms.privatefl import privatefl

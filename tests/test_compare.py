@@ -15,12 +15,13 @@ import yaml
 from dpflbench import suite as suites
 from dpflbench.cli import main
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.execute import Place, execute
-from dpflbench.execution.reference import numerics, reference, reference_seconds
-from dpflbench.execution.store import Results, Store
+from dpflbench.execution.attempt import Place, execute
+from dpflbench.execution.yardstick import numerics, reference, reference_seconds
 from dpflbench.plan import plan_suite
 from dpflbench.regression import Limits, baseline_of, compare, dump_baseline, load_baseline
 from dpflbench.regression.output import as_junit, as_markdown
+from dpflbench.results.cells import Results
+from dpflbench.results.store import Store
 
 TINY = {
     "name": "gate",
@@ -134,7 +135,7 @@ def test_with_two_seeds_the_tolerance_alone_decides(results):
 
 
 def test_for_an_error_lower_is_better_and_the_tolerance_is_relative(results):
-    from dpflbench.records import MSE
+    from dpflbench.results.record import MSE
 
     errors = changed(results, lambda r: dataclasses.replace(r, metric=MSE, final={**r.final, "utility_global": 200.0}))
     assert failures(compare(changed(errors, lambda r: utility_plus(r, 0.9)), baseline_of(errors))) == []  # 0.45 %

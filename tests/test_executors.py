@@ -16,8 +16,8 @@ from dpflbench.execution import executors
 from dpflbench.execution.executors import cores, devices_of, jobs_of
 from dpflbench.execution.progress import alive
 from dpflbench.execution.stopping import Stop
-from dpflbench.execution.store import Store
 from dpflbench.execution.worklist import by_task
+from dpflbench.results.store import Store
 
 
 def test_auto_takes_a_core_for_every_thread_of_a_run_or_what_the_gpus_serve(monkeypatch):

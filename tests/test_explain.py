@@ -10,10 +10,10 @@ from dpflbench.assembly import assemble
 from dpflbench.execution.checkpoint import pack
 from dpflbench.execution.explain import explain, flat
 from dpflbench.execution.prepare import Place, prepare
-from dpflbench.execution.store import Store, write_atomically
 from dpflbench.federation.simulate import Clock, initial_state
 from dpflbench.plan import make_run
-from dpflbench.records import dumps
+from dpflbench.results.record import dumps
+from dpflbench.results.store import Store, write_atomically
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients import Engine, initial_theta, layout_of
 from dpflbench.federation.gradients.chunks import cut, fitting
 from dpflbench.federation.gradients.pooling import PairMax
-from dpflbench.federation.gradients.rehearsal import sample_bytes
+from dpflbench.federation.gradients.self_test import sample_bytes
 from dpflbench.interfaces import IDENTITY
 from dpflbench.tasks.models import MODELS
 from dpflbench.tasks.task import Shards

@@ -15,7 +15,8 @@ from dpflbench.cli.output import printable
 from dpflbench.execution import display as displays
 from dpflbench.execution.display import Lines, display, picture, summary
 from dpflbench.execution.progress import Progress, Snapshot, Tick, alive, bury, duration, is_alive, labels
-from dpflbench.execution.store import Cell, Manifest, Store, write_atomically
+from dpflbench.results.cells import Cell, Manifest
+from dpflbench.results.store import Store, write_atomically
 
 CELLS = [
     Cell({"privacy.mechanism": {"name": "gaussian"}, "privacy.epsilon.high": 6}, "DPSGD", 0, "a"),

@@ -11,7 +11,7 @@ from dpflbench.execution.prepare import VARIABLE, Place
 from dpflbench.execution.progress import Progress
 from dpflbench.execution.ray_cluster import Desk, connect, on_ray
 from dpflbench.execution.stopping import Stop
-from dpflbench.execution.store import Store
+from dpflbench.results.store import Store
 
 pytestmark = pytest.mark.ray
 cluster_wanted = pytest.mark.skipif(

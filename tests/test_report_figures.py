@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from record_factory import make_record, make_results
 
-from dpflbench.execution.store import Results
-from dpflbench.records import MSE
 from dpflbench.report.chart import Grid, Plane, Rows
 from dpflbench.report.charts import all_charts, rounds_chart, sweep_charts, time_chart
 from dpflbench.report.charts_clients import participation_chart, selection_chart, who_pays_charts
@@ -17,6 +15,8 @@ from dpflbench.report.figures import draw, figure_path
 from dpflbench.report.styles import KNOWN, MARKERS, styles
 from dpflbench.report.svg import chart_svg, ticks, y_ranges
 from dpflbench.report.view import view
+from dpflbench.results.cells import Results
+from dpflbench.results.record import MSE
 
 AXES = {
     "privacy.mechanism": ["gaussian", "laplace"],

@@ -12,10 +12,10 @@ import pytest
 from record_factory import make_record, make_results
 from webdriver import Browser, find_browser
 
-from dpflbench.execution.store import Cell, Manifest, Results
 from dpflbench.report.html import html_report
 from dpflbench.report.view import view
 from dpflbench.report.write import Report, write_report
+from dpflbench.results.cells import Cell, Manifest, Results
 
 HOSTILE = (
     "</title></script><script>window.hacked=1</script><img src=x onerror=window.hacked=2>\"' "

@@ -11,11 +11,12 @@ from typer.testing import CliRunner
 
 from dpflbench.cli import app
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.store import Results, Store
-from dpflbench.records import dumps
 from dpflbench.report.merge import Folder, merge
 from dpflbench.report.tables import utility_tables
 from dpflbench.report.view import view
+from dpflbench.results.cells import Results
+from dpflbench.results.record import dumps
+from dpflbench.results.store import Store
 
 
 def folders(*results: Results) -> list[Folder]:

@@ -4,10 +4,10 @@ import pytest
 from record_factory import SUITE, make_results, put
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.records import MSE
 from dpflbench.report.claims import claims
 from dpflbench.report.paper import claim_table, deviations, paper_tables, printed, table_1, table_2
 from dpflbench.report.view import view
+from dpflbench.results.record import MSE
 
 ALGORITHMS = ("FedSGD", "DPSGD", "DMLDP", "WeiAvg", "PFA", "PRIVATEFL", "DPFL-BCS", "PRIVATEFL-BCS")
 MECHANISMS = {"privacy.mechanism": ["gaussian", "laplace"]}

@@ -9,8 +9,6 @@ import pytest
 from record_factory import make_record, make_results
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.store import Cell, Manifest, Results
-from dpflbench.records import MSE
 from dpflbench.report import labels
 from dpflbench.report.accounts import cost_table, epsilon_table
 from dpflbench.report.comparison import across, best, indistinguishable, ranked, role, seed_warnings, winner_sentence
@@ -20,6 +18,8 @@ from dpflbench.report.tables import utility_tables
 from dpflbench.report.view import view
 from dpflbench.report.whopays import payments, tiers, who_pays_table, worst_decile
 from dpflbench.report.write import FORMATS, Report, markdown_report, summary_table, write_report
+from dpflbench.results.cells import Cell, Manifest, Results
+from dpflbench.results.record import MSE
 
 MECHANISMS = {"privacy.mechanism": ["gaussian", "laplace"]}
 HOSTILE = "<script>alert(1)</script>|*_`$\\\x1b[2J\u202e\n=1+1"

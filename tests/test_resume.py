@@ -11,11 +11,11 @@ from suite_runs import carry_out, digests, ended, fork, kill, planned_of
 
 from dpflbench.catalogue import Catalogue, Part
 from dpflbench.execution import checkpoint
+from dpflbench.execution.attempt import Interrupted, Place, execute
 from dpflbench.execution.checkpoint import CheckpointError, freeze, round_of, thaw
-from dpflbench.execution.execute import Interrupted, Place, execute
 from dpflbench.execution.prepare import VARIABLE
-from dpflbench.execution.store import Store
 from dpflbench.interfaces import Algorithm
+from dpflbench.results.store import Store
 from dpflbench_algorithms.parts import Uniform
 
 ALGORITHMS = [

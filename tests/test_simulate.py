@@ -11,7 +11,7 @@ from harness import Silent, assembly_of, record_of, run_of, world_of
 from scipy import stats
 
 from dpflbench.errors import BudgetExceeded, Diverged, PluginError
-from dpflbench.execution.execute import Place, execute, prepare
+from dpflbench.execution.attempt import Place, execute, prepare
 from dpflbench.federation.messages import calibrate, charge, release
 from dpflbench.federation.simulate import initial_state, rounds
 from dpflbench.interfaces import Plan, Probe

@@ -18,8 +18,9 @@ from typer.testing import CliRunner
 
 from dpflbench.cli import app
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.store import Manifest, Store, write_atomically
-from dpflbench.records import dumps
+from dpflbench.results.cells import Manifest
+from dpflbench.results.record import dumps
+from dpflbench.results.store import Store, write_atomically
 
 
 @pytest.fixture

@@ -11,16 +11,17 @@ from dp_accounting import GaussianDpEvent
 from dp_accounting.pld import PLDAccountant
 from typer.testing import CliRunner
 
+from dpflbench.canonical import content_digest
 from dpflbench.cli.verify import verify as verify_command
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.execute import Place, execute
-from dpflbench.execution.store import Results, Store
+from dpflbench.execution.attempt import Place, execute
+from dpflbench.judges.second_accountant import client_epsilons, gaussian_epsilon, laplace_epsilon
+from dpflbench.judges.verify import verify
 from dpflbench.plan import plan_suite
-from dpflbench.privacy.accounting import epsilon_of
+from dpflbench.privacy.gaussian_dp import epsilon_of
 from dpflbench.privacy.ledger import KINDS
-from dpflbench.privacy.opinion import client_epsilons, gaussian_epsilon, laplace_epsilon
-from dpflbench.privacy.verify import verify
-from dpflbench.records import content_digest
+from dpflbench.results.cells import Results
+from dpflbench.results.store import Store
 from dpflbench.suite import check
 
 app = typer.Typer()

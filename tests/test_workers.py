@@ -16,8 +16,8 @@ from dpflbench.execution.prepare import VARIABLE, Place
 from dpflbench.execution.progress import Progress, alive
 from dpflbench.execution.sharing import shared_task
 from dpflbench.execution.stopping import Stop
-from dpflbench.execution.store import Store
 from dpflbench.execution.workers import Setting, check_sources, in_workers
+from dpflbench.results.store import Store
 from dpflbench.tasks.task import Shards, Task
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from dpflbench.privacy.account import Account
+    from dpflbench.judges.published import Account
 
 app = typer.Typer(
     help="Claimed against true epsilon: what noise is really worth. Exit 1 if a claim does not hold.",
@@ -27,9 +27,9 @@ def gaussian(
     claimed: Claimed = None,
 ) -> None:
     """Epsilon of repeated Gaussian noise without subsampling (L2 sensitivity)."""
-    from dpflbench.privacy import account
+    from dpflbench.judges import published
 
-    _show(account.gaussian(sigma, uses, delta, sensitivity, claimed))
+    _show(published.gaussian(sigma, uses, delta, sensitivity, claimed))
 
 
 @app.command()
@@ -41,9 +41,9 @@ def laplace(
     claimed: Claimed = None,
 ) -> None:
     """Epsilon of repeated Laplace noise (L1 sensitivity)."""
-    from dpflbench.privacy import account
+    from dpflbench.judges import published
 
-    _show(account.laplace(scale, uses, sensitivity, delta, claimed))
+    _show(published.laplace(scale, uses, sensitivity, delta, claimed))
 
 
 @app.command("paper-bcs")
@@ -53,9 +53,9 @@ def paper_bcs(
     uses: Annotated[float, typer.Option(help="Planned participations T_n, in the paper maybe a fraction.")] = 40.0,
 ) -> None:
     """DPFL-BCS as printed: Lemma 1 with c2 = 1 and the linear split of Algorithm 2."""
-    from dpflbench.privacy import account
+    from dpflbench.judges import published
 
-    _show(account.paper_bcs(epsilon, delta, uses))
+    _show(published.paper_bcs(epsilon, delta, uses))
 
 
 @app.command("pfa-formula")
@@ -67,9 +67,9 @@ def pfa_formula(
     steps: Annotated[int, typer.Option(help="Local steps over the whole training.", min=1)] = 8000,
 ) -> None:
     """The closed form of the PFA reference code against an accountant."""
-    from dpflbench.privacy import account
+    from dpflbench.judges import published
 
-    _show(account.pfa_formula(epsilon, n_examples, batch, delta, steps))
+    _show(published.pfa_formula(epsilon, n_examples, batch, delta, steps))
 
 
 def _show(result: "Account") -> None:

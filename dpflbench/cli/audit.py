@@ -45,8 +45,8 @@ def audit(
     from dpflbench.catalogue import load
     from dpflbench.cli.output import printable
     from dpflbench.errors import DpflbenchError
-    from dpflbench.privacy.audit import audit_algorithm
-    from dpflbench.privacy.bounds import trials_needed
+    from dpflbench.judges.audit import audit_algorithm
+    from dpflbench.judges.bounds import trials_needed
 
     catalogue = load(without or ())
     names = sorted(catalogue.parts["algorithms"]) if algorithm == "all" else [algorithm]
@@ -90,8 +90,8 @@ def audit(
 
 
 def _make(catalogue: "Catalogue", name: str, given: list[str]) -> Any:
-    from dpflbench.checking import INVALID, build
     from dpflbench.errors import SuiteError
+    from dpflbench.schema import INVALID, build
     from dpflbench.suite import parse_value
 
     problems = [f"--with {g}: expected key=value" for g in given if "=" not in g]

@@ -18,7 +18,7 @@ def clean(results: Folder, stale: Stale = False, dry_run: DryRun = False) -> Non
     """
     from dpflbench.cli.output import printable
     from dpflbench.execution.cleaning import leftovers, remove
-    from dpflbench.execution.store import Store
+    from dpflbench.results.store import Store
 
     found, size = list(leftovers(Store(results), stale)), 0
     for leftover in found:

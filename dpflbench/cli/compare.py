@@ -33,10 +33,10 @@ def compare(
     """
     from dpflbench.cli.output import printable
     from dpflbench.errors import DpflbenchError
-    from dpflbench.execution.store import Store, write_atomically
     from dpflbench.regression import Limits, baseline_of, dump_baseline, load_baseline
     from dpflbench.regression import compare as compared
     from dpflbench.regression.output import as_junit, as_markdown
+    from dpflbench.results.store import Store, write_atomically
 
     if not tolerance >= 0 or not slowdown >= 0:
         raise DpflbenchError(f"compare: --tolerance {tolerance:g}, --slowdown {slowdown:g}; allowed: 0 or more")

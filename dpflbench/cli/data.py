@@ -82,7 +82,7 @@ def _show_cache() -> None:
 
 def _needed(factory: Any) -> list[str]:
     """Parameters without a default: such a data set is the user's own."""
-    from dpflbench.checking import parameters
+    from dpflbench.schema import parameters
 
     return [name for name, (_, default) in parameters(factory).items() if default is inspect.Parameter.empty]
 

@@ -22,9 +22,9 @@ def list_parts(
     from tabulate import tabulate
 
     from dpflbench.catalogue import KINDS, load
-    from dpflbench.checking import suggest
     from dpflbench.cli.output import printable
     from dpflbench.errors import DpflbenchError
+    from dpflbench.schema import suggest
 
     if kind is not None and kind not in KINDS:
         raise DpflbenchError(f"list {kind}: unknown; {suggest(kind, KINDS)}")
@@ -52,7 +52,7 @@ def list_parts(
 
 
 def _parameters(factory: Any) -> str:
-    from dpflbench.checking import parameters
+    from dpflbench.schema import parameters
 
     shown = []
     for name, (_, default) in parameters(factory).items():

@@ -34,7 +34,7 @@ def plan(
     from dpflbench.assembly import assemble
     from dpflbench.catalogue import load
     from dpflbench.cli.output import printable
-    from dpflbench.execution.execute import Place
+    from dpflbench.execution.attempt import Place
     from dpflbench.forecast import forecast
     from dpflbench.plan import plan_suite
 
@@ -86,9 +86,9 @@ def _figures(f: Any) -> list[str]:
 def _draw(checked: Any, planned: Any, catalogue: Any, root: Path | None, folder: Path) -> None:
     """One picture and one CSV for each different population of the suite's first seed."""
     from dpflbench.assembly import assemble
+    from dpflbench.canonical import content_digest
     from dpflbench.cli.output import printable
-    from dpflbench.execution.execute import Place, prepare
-    from dpflbench.records import content_digest
+    from dpflbench.execution.attempt import Place, prepare
     from dpflbench.report.population_figure import write_population
 
     seen: set[str] = set()

@@ -41,9 +41,9 @@ def report(
 ) -> None:
     """Turn records into tables, figures and one HTML page."""
     from dpflbench.cli.output import printable
-    from dpflbench.execution.store import Store
     from dpflbench.report.merge import Folder, merge
     from dpflbench.report.write import FORMATS, check_formats, summary_table, write_report
+    from dpflbench.results.store import Store
 
     chosen = formats or FORMATS
     check_formats(chosen)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from dpflbench.execution.executors import Executor
     from dpflbench.execution.prepare import Place
     from dpflbench.execution.stopping import Stop
-    from dpflbench.execution.store import Store
     from dpflbench.plan import Planned
+    from dpflbench.results.store import Store
 
 Out = Annotated[
     Path | None, typer.Option("--out", "-o", metavar="DIR", help="Results folder.  [default: results/<suite name>]")
@@ -71,8 +71,8 @@ def run(
     from dpflbench.catalogue import load
     from dpflbench.execution.prepare import Place
     from dpflbench.execution.stopping import Stop
-    from dpflbench.execution.store import Store
     from dpflbench.plan import device_of, plan_suite
+    from dpflbench.results.store import Store
 
     catalogue, root = load(without or ()), data_root(data)
     planned = plan_suite(checked, catalogue, root)

@@ -18,7 +18,7 @@ def status(results: Folder) -> None:
     from dpflbench.cli.output import printable
     from dpflbench.execution.display import ENDED, running_row
     from dpflbench.execution.progress import alive, duration, labels
-    from dpflbench.execution.store import Store
+    from dpflbench.results.store import Store
 
     store = Store(results)
     found = store.results()

@@ -14,8 +14,8 @@ def verify(
     differs.
     """
     from dpflbench.cli.output import printable
-    from dpflbench.execution.store import Store
-    from dpflbench.privacy.verify import verify as findings
+    from dpflbench.judges.verify import verify as findings
+    from dpflbench.results.store import Store
 
     good, missing, bad = 0, 0, 0
     for finding in findings(Store(results).results()):

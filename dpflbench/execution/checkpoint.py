@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.reference import numerics
+from dpflbench.execution.yardstick import numerics
 from dpflbench.federation.evaluate import Point
 from dpflbench.federation.messages import Calibration
 from dpflbench.federation.simulate import Clock, State, World

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from dpflbench.errors import DpflbenchError
 from dpflbench.execution.progress import refuse_if_alive
-from dpflbench.execution.store import REUSABLE, Store, why
-from dpflbench.records import RecordError
+from dpflbench.results.record import RecordError
+from dpflbench.results.store import REUSABLE, Store, why
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dpflbench.execution.progress import Display, Snapshot, duration
-from dpflbench.records import Record
+from dpflbench.results.record import Record
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

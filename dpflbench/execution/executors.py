@@ -14,13 +14,13 @@ from pathlib import Path
 
 from dpflbench.catalogue import Catalogue
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.execute import Interrupted, Place, execute
+from dpflbench.execution.attempt import Interrupted, Place, execute
 from dpflbench.execution.progress import Progress, Tick
 from dpflbench.execution.stopping import Stop
 from dpflbench.execution.worklist import Worklist
 from dpflbench.federation.simulate import State
 from dpflbench.plan import Run
-from dpflbench.records import Record
+from dpflbench.results.record import Record
 
 Executor = Callable[[Worklist, Progress, Stop], Generator[Record, None, None]]
 WAIT = 0.3  # seconds between looks at runs that another process is doing

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dpflbench.canonical import content_digest
 from dpflbench.execution.checkpoint import round_of
-from dpflbench.execution.store import REUSABLE, Store
 from dpflbench.plan import Run
-from dpflbench.records import Record, RecordError, content_digest
+from dpflbench.results.record import Record, RecordError
+from dpflbench.results.store import REUSABLE, Store
 
 Verdict = Literal["reused", "repeated", "stale", "new"]
 

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from dpflbench import __version__
 from dpflbench.assembly import Assembly
+from dpflbench.canonical import content_digest
 from dpflbench.execution.prepare import Prepared
-from dpflbench.execution.reference import reference
+from dpflbench.execution.yardstick import reference
 from dpflbench.federation.evaluate import evaluate_clients, evaluate_mean_phi, metric_of, pooled
 from dpflbench.federation.simulate import Clock, State
 from dpflbench.plan import Run
-from dpflbench.records import MSE, Record, Status, content_digest
+from dpflbench.results.record import MSE, Record, Status
 
 
 def record_of(

@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.store import Manifest, Store, write_atomically
-from dpflbench.records import Record
+from dpflbench.results.cells import Manifest
+from dpflbench.results.record import Record
+from dpflbench.results.store import Store, write_atomically
 
 SILENT = 60.0  # seconds without a sign of life after which a process on another machine counts as gone
 PERIOD = 1.0  # between signs of life

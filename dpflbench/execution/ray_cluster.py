@@ -13,7 +13,7 @@ from typing import Any
 
 from dpflbench.catalogue import Catalogue, load
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.execute import Interrupted, Place, assembly_of, execute
+from dpflbench.execution.attempt import Interrupted, Place, assembly_of, execute
 from dpflbench.execution.executors import Executor, tick_of
 from dpflbench.execution.outcome import bare_record, measured
 from dpflbench.execution.prepare import task_key, task_of
@@ -24,7 +24,7 @@ from dpflbench.execution.workers import check_sources
 from dpflbench.execution.worklist import Worklist
 from dpflbench.federation.simulate import Clock, State
 from dpflbench.plan import Run
-from dpflbench.records import Record
+from dpflbench.results.record import Record
 
 RETRIES = 3  # of a run whose node or process is lost
 AHEAD = 2  # runs submitted for each that can run at once: nobody waits for the next one

@@ -21,16 +21,16 @@ from typing import Any
 from dpflbench.catalogue import Catalogue, load
 from dpflbench.errors import DpflbenchError
 from dpflbench.execution import processes
-from dpflbench.execution.execute import Interrupted, Place, assembly_of, execute
+from dpflbench.execution.attempt import Interrupted, Place, assembly_of, execute
 from dpflbench.execution.executors import WAIT, Executor, tick_of
 from dpflbench.execution.outcome import bare_record, measured
 from dpflbench.execution.progress import Progress
 from dpflbench.execution.stopping import Stop
-from dpflbench.execution.store import Store, why, write_atomically
 from dpflbench.execution.worklist import Worklist
 from dpflbench.federation.simulate import Clock, State
 from dpflbench.plan import Run, plugin_sources
-from dpflbench.records import Record
+from dpflbench.results.record import Record
+from dpflbench.results.store import Store, why, write_atomically
 
 ATTEMPTS = 2  # of a run whose worker dies
 STILLBORN = 3  # workers in a row that die before they are ready

@@ -14,11 +14,11 @@ from filelock import BaseFileLock, Timeout
 
 from dpflbench.catalogue import Catalogue
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.execute import assembly_of
+from dpflbench.execution.attempt import assembly_of
 from dpflbench.execution.prepare import task_key
-from dpflbench.execution.store import REUSABLE, Store, why, write_atomically
 from dpflbench.plan import Run
-from dpflbench.records import Record, RecordError
+from dpflbench.results.record import Record, RecordError
+from dpflbench.results.store import REUSABLE, Store, why, write_atomically
 
 Say = Callable[[str], None]
 Reused = Callable[[Record], None]

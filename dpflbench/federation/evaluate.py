@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpflbench.federation.discretion import discreet
 from dpflbench.federation.gradients import Engine
+from dpflbench.federation.redaction import discreet
 from dpflbench.interfaces import Floats
-from dpflbench.records import ACCURACY, MSE, Metric
+from dpflbench.results.record import ACCURACY, MSE, Metric
 from dpflbench.tasks.task import Task
 
 

@@ -8,9 +8,9 @@ nothing is lost to rounding.
 
 import numpy as np
 
+from dpflbench.canonical import encode
 from dpflbench.errors import PluginError
 from dpflbench.interfaces import Floats, Ints, Plan
-from dpflbench.records import encode
 
 
 def draw_cohort(uses_left: Ints, rounds_left: int, rng: np.random.Generator) -> Ints:

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from dpflbench.errors import Diverged, PluginError
-from dpflbench.federation.discretion import discreet
 from dpflbench.federation.evaluate import Point, evaluate_global
 from dpflbench.federation.gradients import Engine
 from dpflbench.federation.messages import Calibration, Messages, calibrate, charge, release
+from dpflbench.federation.redaction import discreet
 from dpflbench.federation.schedule import check_plan, draw_cohort
 from dpflbench.interfaces import Algorithm, Ints, Losses, Plan, PlanView, Setup, Updates
 from dpflbench.privacy.ledger import Ledger

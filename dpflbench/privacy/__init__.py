@@ -1,1 +1,1 @@
-"""What it costs: sensitivity, accounting, the ledger, a second opinion and an audit. Float64 on the host throughout."""
+"""What it costs: sensitivity, Gaussian DP, the ledger. Float64 on the host throughout."""

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpflbench.canonical import content_digest
 from dpflbench.errors import BudgetExceeded, RunEnded
 from dpflbench.interfaces import Floats, Ints, Mechanism
-from dpflbench.records import content_digest
 
 GRADIENT, LOSS, JOINT = 0, 1, 2  # kinds of a release: Record.events["kind"]
 KINDS = ("gradient", "loss", "joint")

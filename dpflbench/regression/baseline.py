@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpflbench.canonical import content_digest
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.store import Results, Store
-from dpflbench.records import Metric, Record, content_digest
 from dpflbench.report.view import coordinate_key, view
+from dpflbench.results.cells import Results
+from dpflbench.results.record import Metric, Record
+from dpflbench.results.store import Store
 
 SCHEMA = 1
 SHORT = 16  # hexadecimal digits kept of a digest: chance agreement at 2**-64

@@ -16,11 +16,11 @@ from typing import Literal
 
 import numpy as np
 
-from dpflbench.execution.store import Results
-from dpflbench.privacy.verify import verify
+from dpflbench.judges.verify import verify
 from dpflbench.regression.baseline import Baseline, Place, Sample, baseline_of
 from dpflbench.report.labels import clean, coordinates, number, signed
 from dpflbench.report.statistics import interval
+from dpflbench.results.cells import Results
 
 Tier = Literal["coverage", "utility", "numerics", "privacy", "run time"]
 Verdict = Literal["ok", "failed", "skipped"]

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from dpflbench.records import Record
 from dpflbench.report import labels
 from dpflbench.report.statistics import Floats
 from dpflbench.report.table import Entry, Table, entry
 from dpflbench.report.view import View
+from dpflbench.results.record import Record
 
 
 def spent_ratios(record: Record) -> Floats:

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 
-from dpflbench.records import Record
 from dpflbench.report import labels
 from dpflbench.report.chart import Chart, Mark, Plane, Rows, Series
 from dpflbench.report.panels import MAX_PANELS, needs_log, panel_title, representatives, shown_settings
 from dpflbench.report.view import Setting, View
 from dpflbench.report.whopays import TIERS, payments
+from dpflbench.results.record import Record
 
 TIER_SIGNS = ("down", "diamond", "up")
 

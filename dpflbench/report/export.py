@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from dpflbench.records import Record
 from dpflbench.report.accounts import spent_ratios
 from dpflbench.report.comparison import indistinguishable, ranked, to_baseline
 from dpflbench.report.table import as_csv
 from dpflbench.report.tables import gap_lines
 from dpflbench.report.view import View
+from dpflbench.results.record import Record
 
 SUMMARY = (
     "private",

@@ -74,7 +74,7 @@ def suite_text(view: View) -> str:
     """The resolved suite as YAML."""
     import yaml
 
-    from dpflbench.records import encode
+    from dpflbench.canonical import encode
 
     return str(yaml.safe_dump(encode(view.suite), sort_keys=False, allow_unicode=True, width=120))
 

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpflbench.records import Metric
+from dpflbench.results.record import Metric
 
 LABELS = {
     "privacy.mechanism": "mechanism",

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dpflbench.canonical import encode
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.store import Cell, Manifest, Results
-from dpflbench.records import Record, encode
 from dpflbench.report.labels import clean
 from dpflbench.report.view import coordinate_key, descend
+from dpflbench.results.cells import Cell, Manifest, Results
+from dpflbench.results.record import Record
 
 SETUP = ("task", "federation", "privacy", "evaluate")
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from dpflbench.records import Metric
 from dpflbench.report import labels
 from dpflbench.report.statistics import Floats
 from dpflbench.report.view import Setting, View, coordinate_key
+from dpflbench.results.record import Metric
 
 MAX_PANELS = 16
 

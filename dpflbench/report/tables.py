@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from dpflbench.records import Metric
 from dpflbench.report import labels
 from dpflbench.report.comparison import indistinguishable, ranked, seed_warnings
 from dpflbench.report.statistics import LEVEL
 from dpflbench.report.table import Entry, Table, entry
 from dpflbench.report.view import MEASURED, Group, Outcome, Setting, View, coordinate_key, descend
+from dpflbench.results.record import Metric
 
 Dims = Sequence[str]
 

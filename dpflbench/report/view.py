@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.store import Cell, Results
-from dpflbench.records import Metric, Record
+from dpflbench.results.cells import Cell, Results
+from dpflbench.results.record import Metric, Record
 
 VALUES = {
     "utility": "utility_global",

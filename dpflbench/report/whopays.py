@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpflbench.records import Record
 from dpflbench.report import labels
 from dpflbench.report.evidence import titled
 from dpflbench.report.statistics import Floats
 from dpflbench.report.table import Table, entry
 from dpflbench.report.view import Group, Outcome, Setting, View
+from dpflbench.results.record import Record
 
 TIERS = ("strictest third", "middle third", "loosest third")
 SHARED = {"utility_global": "utility_shared"}  # the shared model, unless the report is about personal ones

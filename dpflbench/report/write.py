@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.store import Results, write_atomically
 from dpflbench.report import labels
 from dpflbench.report.accounts import cost_table, epsilon_table
 from dpflbench.report.chart import Chart
@@ -23,6 +22,8 @@ from dpflbench.report.table import Table, as_markdown, as_text
 from dpflbench.report.tables import utility_tables
 from dpflbench.report.view import View, view
 from dpflbench.report.whopays import who_pays_table
+from dpflbench.results.cells import Results
+from dpflbench.results.store import write_atomically
 
 FORMATS = ("html", "markdown", "csv", "latex", "parquet", "png", "pdf")
 

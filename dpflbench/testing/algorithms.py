@@ -6,10 +6,10 @@ import numpy as np
 
 from dpflbench.assembly import assemble
 from dpflbench.catalogue import Catalogue, Part
-from dpflbench.execution.execute import Place, execute
+from dpflbench.execution.attempt import Place, execute
 from dpflbench.interfaces import Algorithm
 from dpflbench.plan import Run
-from dpflbench.records import Record
+from dpflbench.results.record import Record
 from dpflbench.tasks.models import Softmax
 from dpflbench.testing.aggregators import check_aggregator
 from dpflbench.testing.factories import named, obtain

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from dpflbench.checking import INVALID, convert, parameters, plain
+from dpflbench.schema import INVALID, convert, parameters, plain
 from dpflbench.testing.rules import attempt, difference, refuse
 
 

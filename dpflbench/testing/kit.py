@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dpflbench.catalogue import Catalogue, Part, load
-from dpflbench.checking import suggest
 from dpflbench.errors import DpflbenchError
+from dpflbench.schema import suggest
 from dpflbench.testing.aggregators import check_aggregator
 from dpflbench.testing.algorithms import check_algorithm
 from dpflbench.testing.factories import check_factory, required

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dpflbench.interfaces import Floats, Mechanism
-from dpflbench.privacy.accounting import epsilon_of, mu_of
+from dpflbench.privacy.gaussian_dp import epsilon_of, mu_of
 
 UP, DOWN = 1 + 2.0**-50, 1 - 2.0**-50  # four ulps of slack: more than a quotient, a root and a product can round
 SMALLEST = float(np.finfo(np.float32).tiny)

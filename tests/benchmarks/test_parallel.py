@@ -13,7 +13,7 @@ from contestants import machine
 from suite_runs import digests
 
 from dpflbench.execution.executors import cores
-from dpflbench.execution.store import Store
+from dpflbench.results.store import Store
 
 ROOT = Path(__file__).parents[2]
 REPORT = ROOT / "reports" / "bench" / "parallel.json"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dpflbench.federation.gradients.chunks import Chunk, as_input
-from dpflbench.federation.gradients.entries import Book, Outer, Slots, row_norm
+from dpflbench.federation.gradients.contributions import Book, Outer, Slots, row_norm
 from dpflbench.federation.gradients.objective import Objective
 from dpflbench.interfaces import Ints, Layout
 from dpflbench.tasks.task import Shards

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.federation.gradients.entries import Book, Entry, Rows, Slots
+from dpflbench.federation.gradients.contributions import Book, Entry, Rows, Slots
 from dpflbench.federation.gradients.layers import conv2d, embedding, layer_norm, linear
 from dpflbench.federation.gradients.normalisation import GroupNorm
 from dpflbench.federation.gradients.pooling import replace_pools

@@ -18,12 +18,12 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients.affine import InputNorms, as_affine
 from dpflbench.federation.gradients.bookkeeping import Bookkeeper, obstacle
 from dpflbench.federation.gradients.chunks import MOST, Chunk, as_input, cut, fitting
-from dpflbench.federation.gradients.entries import Book, Rows
+from dpflbench.federation.gradients.contributions import Book, Rows
 from dpflbench.federation.gradients.functional import Functional
 from dpflbench.federation.gradients.layout import layout_of, unflatten
 from dpflbench.federation.gradients.objective import Objective
 from dpflbench.federation.gradients.pooling import replace_pools
-from dpflbench.federation.gradients.rehearsal import rehearse, sample_bytes
+from dpflbench.federation.gradients.self_test import rehearse, sample_bytes
 from dpflbench.interfaces import IDENTITY, Ints, LocalTransform
 from dpflbench.tasks.models import check_module
 from dpflbench.tasks.task import Shards
@@ -43,7 +43,7 @@ class Sums:
 class Engine:
     """The gradients of one module, built once a run.
 
-    `path` says how: book-keeping where every layer with parameters has a rule and a rehearsal on made-up samples agrees
+    `path` says how: book-keeping where every layer with parameters has a rule and a self-test on made-up samples agrees
     with torch.func, else torch.func and why. It is final after the first call of `clipped_sums`.
     """
 
@@ -121,7 +121,7 @@ class Engine:
         return self._objective.losses(self.predict(theta, rows, x), y)
 
     def _prepare(self, theta: Tensor, shards: Shards) -> None:
-        """On the first call a rehearsal and the chunk size; with other data the norms of its inputs."""
+        """On the first call a self-test and the chunk size; with other data the norms of its inputs."""
         if self._books and not self._rehearsed:
             self._rehearsed = True
             if why := rehearse(self._module, self.layout, self._objective, shards.x):

@@ -19,7 +19,7 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from dpflbench.federation.gradients.entries import Entry, Outer, Rows, Scattered, Slots
+from dpflbench.federation.gradients.contributions import Entry, Outer, Rows, Scattered, Slots
 
 
 def linear(layer: nn.Linear, slots: Slots, a: Tensor, g: Tensor) -> list[Entry]:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from dpflbench.canonical import content_digest
 from dpflbench.errors import DpflbenchError
-from dpflbench.privacy.checks import check_record
-from dpflbench.records import Record, content_digest
+from dpflbench.judges.recount import check_record
+from dpflbench.results.record import Record
 
 if TYPE_CHECKING:
-    from dpflbench.execution.store import Cell, Results
+    from dpflbench.results.cells import Cell, Results
 
 T = TypeVar("T")
 

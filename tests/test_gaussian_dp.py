@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.privacy import accounting
-from dpflbench.privacy.accounting import delta, epsilon_of, log_delta, mu_of
+from dpflbench.privacy import gaussian_dp
+from dpflbench.privacy.gaussian_dp import delta, epsilon_of, log_delta, mu_of
 
 EPSILONS = np.logspace(-3, 3, 13)
 DELTAS = np.logspace(-12, -1, 12)
@@ -55,7 +55,7 @@ def test_the_stated_rounding_error_of_log_delta_is_a_bound():
         for target in (1e-12, 1e-5, 0.1):
             for factor in (0.1, 0.3, 1.0, 3.0):
                 mu = float(mu_of(epsilon, target)) * factor
-                value, error = accounting._log_delta(np.array(epsilon), np.array(mu))
+                value, error = gaussian_dp._log_delta(np.array(epsilon), np.array(mu))
                 with mpmath.workdps(80):
                     truth = mpmath.log(oracle(epsilon, mu))
                     assert abs(truth - float(value)) <= float(error), (epsilon, mu)
@@ -81,8 +81,8 @@ def test_epsilon_is_never_too_small_and_at_most_a_billionth_too_large():
 
 @pytest.mark.parametrize("wrong", [-0.5, 0.5, 30.0, np.nan])
 def test_whatever_the_solver_proposes_the_answer_is_private(monkeypatch, wrong):
-    real = accounting._solve
-    monkeypatch.setattr(accounting, "_solve", lambda *a: real(*a) + wrong)
+    real = gaussian_dp._solve
+    monkeypatch.setattr(gaussian_dp, "_solve", lambda *a: real(*a) + wrong)
     for epsilon, target in GRID[::17]:
         assert oracle(epsilon, mu_of(epsilon, target)) <= mpmath.mpf(target), (epsilon, target)
     for mu in (0.01, 1.0, 10.0):

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from dpflbench.records import ACCURACY, Record, RecordError, content_digest, dumps, encode, loads
+from dpflbench.canonical import content_digest, encode
+from dpflbench.results.record import ACCURACY, Record, RecordError, dumps, loads
 
 
 def example(**changes) -> Record:

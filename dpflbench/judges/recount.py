@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpflbench.canonical import content_digest
+from dpflbench.judges.second_accountant import SLACK, client_epsilons
 from dpflbench.privacy.ledger import COLUMNS, GRADIENT, JOINT, KINDS, LOSS
-from dpflbench.privacy.opinion import SLACK, client_epsilons
 from dpflbench.privacy.sensitivity import gradient_sensitivity, joint_sensitivity, loss_sensitivity
-from dpflbench.records import Record, content_digest
+from dpflbench.results.record import Record
 
 Array = NDArray[Any]
 EXACT = 1e-9  # relative: what recomputing a float64 formula on another machine may change

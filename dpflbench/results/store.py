@@ -13,55 +13,22 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import BaseFileLock, FileLock
 
+from dpflbench.canonical import decode, encode
 from dpflbench.errors import DpflbenchError
-from dpflbench.records import Record, RecordError, decode, dumps, encode, loads
+from dpflbench.results.cells import Cell, Manifest, Results
+from dpflbench.results.record import Record, RecordError, dumps, loads
 
 MANIFEST_SCHEMA = 1
 RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # names a file: nothing that leads out of the folder
 REUSABLE = ("done", "diverged", "disqualified")  # how a run ends by its own doing: the same again tomorrow
 RECORD_BYTES = 100_000  # what one record may take; most take a third of it
 SPARE_BYTES = 20_000_000  # for a checkpoint or two and the report
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One place of a suite's table: coordinates, algorithm and seed, and the run that fills it."""
-
-    coordinates: Mapping[str, Any]  # axis path → value, e.g. {"privacy.mechanism": "gaussian"}
-    algorithm: str  # label in the table
-    seed: int
-    run: str | None  # id of its record; None: impossible, see reason
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What a results folder was made for: enough to draw the table without the suite file."""
-
-    name: str
-    suite: Mapping[str, Any]  # the resolved suite, as a plain mapping
-    cells: Sequence[Cell]
-
-    @property
-    def runs(self) -> list[str]:
-        """The ids of all runs it needs, each once."""
-        return list(dict.fromkeys(cell.run for cell in self.cells if cell.run))
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """A results folder in memory."""
-
-    manifest: Manifest
-    records: Mapping[str, Record]
-    problems: Sequence[str] = field(default_factory=tuple)  # records that could not be read, one line each
 
 
 def write_atomically(path: Path, content: str | bytes, durable: bool = True) -> None:

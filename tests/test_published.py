@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from dpflbench.cli.account import app
 from dpflbench.errors import DpflbenchError
-from dpflbench.privacy import account
+from dpflbench.judges import published
 
 
 def value(result, text):
@@ -19,7 +19,7 @@ def test_gaussian_noise_by_four_analyses():
     """sigma 10, 40 uses: mu = sqrt(40) / 10 = 0.632; the classic split claims 40 / 10 * sqrt(2 ln(1.25 * 40 / 1e-5)) =
     22.2.
     """
-    result = account.gaussian(sigma=10.0, uses=40, delta=1e-5)
+    result = published.gaussian(sigma=10.0, uses=40, delta=1e-5)
     assert result.low == result.high == pytest.approx(2.59438, abs=1e-5)
     assert value(result, "exact, by dp-accounting") == pytest.approx(result.low, abs=1e-9)
     assert result.low < value(result, "Rényi") < 1.1 * result.low
@@ -27,31 +27,31 @@ def test_gaussian_noise_by_four_analyses():
 
 
 def test_sensitivity_scales_gaussian_noise():
-    assert account.gaussian(20.0, 40, 1e-5, sensitivity=2.0).low == account.gaussian(10.0, 40, 1e-5).low
+    assert published.gaussian(20.0, 40, 1e-5, sensitivity=2.0).low == published.gaussian(10.0, 40, 1e-5).low
 
 
 def test_laplace_noise_adds_up_and_composes_better_at_a_delta():
-    assert account.laplace(10.0, 40).low == pytest.approx(4.0)
-    tighter = account.laplace(10.0, 40, delta=1e-5)
+    assert published.laplace(10.0, 40).low == pytest.approx(4.0)
+    tighter = published.laplace(10.0, 40, delta=1e-5)
     assert 2.44 < tighter.low <= tighter.high < 2.46
-    assert not account.laplace(10.0, 40, claimed=4.0).broken
-    assert account.laplace(10.0, 40, claimed=3.9).broken
+    assert not published.laplace(10.0, 40, claimed=4.0).broken
+    assert published.laplace(10.0, 40, claimed=3.9).broken
 
 
 @pytest.mark.parametrize(("claimed", "true"), [(1.0, 1.11), (3.0, 3.80), (6.0, 8.60)])
 def test_lemma_1_with_its_constant_set_to_one_overclaims(claimed, true):
-    result = account.paper_bcs(claimed, 1e-5, uses=40)
+    result = published.paper_bcs(claimed, 1e-5, uses=40)
     assert round(value(result, "Lemma 1 with c2 = 1"), 2) == true
     assert result.broken
     assert "Lemma 1" in result.verdict
 
 
 def test_algorithm_2_adds_nine_times_the_noise_it_needs_and_still_breaks_where_uses_are_a_fraction():
-    result = account.paper_bcs(1.0, 1e-5, uses=40)
+    result = published.paper_bcs(1.0, 1e-5, uses=40)
     assert round(value(result, "over the exact noise"), 1) == 9.4
     assert value(result, "Algorithm 2 after 40 uses") < 0.1
     assert round(value(result, "c2 at which"), 3) == 1.099
-    result = account.paper_bcs(3.0, 1e-5, uses=0.2)  # one selection at epsilon 3 / 0.2 = 15
+    result = published.paper_bcs(3.0, 1e-5, uses=0.2)  # one selection at epsilon 3 / 0.2 = 15
     assert value(result, "after 1 uses planned as 0.2") > 15
     assert "Algorithm 2 does NOT hold" in result.verdict
 
@@ -64,7 +64,7 @@ def test_the_closed_form_of_pfa_is_no_accountant(claimed, n_examples, batch, ren
     """Claimed 10 is several hundred for a client of 6000 examples with minibatches of 4, and 2.3 for one of 1200 with
     8.
     """
-    result = account.pfa_formula(claimed, n_examples, batch)
+    result = published.pfa_formula(claimed, n_examples, batch)
     assert round(value(result, "sigma"), 2) == sigma
     assert value(result, "Rényi") == pytest.approx(renyi, rel=0.02)
     assert result.low <= value(result, "distribution, at most") <= value(result, "Rényi")
@@ -74,7 +74,7 @@ def test_the_closed_form_of_pfa_is_no_accountant(claimed, n_examples, batch, ren
 
 
 def test_the_closed_form_of_pfa_wastes_noise_at_a_small_epsilon():
-    result = account.pfa_formula(1.0, 6000, 4)
+    result = published.pfa_formula(1.0, 6000, 4)
     assert value(result, "Rényi") == pytest.approx(0.34, rel=0.02)
     assert not result.broken
     assert result.verdict.startswith("claimed epsilon 1 holds")
@@ -83,12 +83,12 @@ def test_the_closed_form_of_pfa_wastes_noise_at_a_small_epsilon():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: account.gaussian(0.0, 1, 1e-5),
-        lambda: account.laplace(1.0, 0),
-        lambda: account.gaussian(np.nan, 1, 1e-5),
-        lambda: account.gaussian(1.0, 1, 0.0),
-        lambda: account.pfa_formula(1.0, 10, 20),
-        lambda: account.paper_bcs(1.0, 0.0, 3),
+        lambda: published.gaussian(0.0, 1, 1e-5),
+        lambda: published.laplace(1.0, 0),
+        lambda: published.gaussian(np.nan, 1, 1e-5),
+        lambda: published.gaussian(1.0, 1, 0.0),
+        lambda: published.pfa_formula(1.0, 10, 20),
+        lambda: published.paper_bcs(1.0, 0.0, 3),
     ],
 )
 def test_numbers_that_make_no_mechanism_are_refused(call):

@@ -14,7 +14,7 @@ from torch.func import functional_call
 from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients.bookkeeping import Bookkeeper
 from dpflbench.federation.gradients.chunks import Chunk, Piece, as_input
-from dpflbench.federation.gradients.entries import Book
+from dpflbench.federation.gradients.contributions import Book
 from dpflbench.federation.gradients.layout import unflatten
 from dpflbench.federation.gradients.objective import Objective
 from dpflbench.interfaces import Layout

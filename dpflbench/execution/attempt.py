@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from dpflbench.assembly import Assembly, assemble
+from dpflbench.canonical import content_digest
 from dpflbench.catalogue import Catalogue
 from dpflbench.errors import DpflbenchError, RunEnded, SuiteError
 from dpflbench.execution.checkpoint import CheckpointError, pack, unpack
@@ -17,7 +18,7 @@ from dpflbench.execution.outcome import bare_record, measured, record_of
 from dpflbench.execution.prepare import Place, Prepared, prepare, threads
 from dpflbench.federation.simulate import Clock, State, initial_state, rounds
 from dpflbench.plan import Run
-from dpflbench.records import Record, Status, content_digest
+from dpflbench.results.record import Record, Status
 from dpflbench.tasks.task import Task
 
 __all__ = ["Interrupted", "Nobody", "Place", "Prepared", "Watch", "assembly_of", "execute", "prepare"]

@@ -22,7 +22,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import beta, binom
 
 from dpflbench.interfaces import Floats
-from dpflbench.privacy.accounting import epsilon_of
+from dpflbench.privacy.gaussian_dp import epsilon_of
 
 Law = Literal["gaussian", "laplace"]
 Release = Callable[[int], tuple[Floats, Floats]]  # seed → releases [n, M] of the one world and of the other

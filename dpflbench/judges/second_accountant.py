@@ -1,4 +1,4 @@
-"""A second opinion on epsilon, from the dp-accounting library: nothing of accounting.py or of a plugin is used here.
+"""A second opinion on epsilon, from the dp-accounting library: nothing of gaussian_dp.py or of a plugin is used here.
 
 A client's releases are given as ratios sensitivity / scale. Gaussian releases compose exactly to one Gaussian of ratio
 sqrt(sum ratio²); its epsilon comes from dp-accounting's analytic Gaussian mechanism, and dp-accounting's own

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.privacy.accounting import epsilon_of, mu_of
+from dpflbench.privacy.gaussian_dp import epsilon_of, mu_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def gaussian(sigma: float, uses: int, delta: float, sensitivity: float = 1.0, cl
     """`uses` releases of a query of L2 sensitivity `sensitivity` with noise of standard deviation sigma, without
     subsampling.
     """
-    from dpflbench.privacy.opinion import gaussian_epsilon
+    from dpflbench.judges.second_accountant import gaussian_epsilon
 
     _positive(sigma=sigma, uses=uses, sensitivity=sensitivity)
     ratio = sensitivity / sigma

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from dpflbench.checking import INVALID, build, convert, plain, suggest
+from dpflbench.schema import INVALID, build, convert, plain, suggest
 
 
 @dataclass(frozen=True)

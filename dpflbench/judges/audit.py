@@ -21,7 +21,7 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients import Engine
 from dpflbench.federation.simulate import State, World, initial_state, rounds
 from dpflbench.interfaces import Algorithm, Floats, LearningRate, Mechanism, Setup, Updates
-from dpflbench.privacy.bounds import Claim, Law, Outcome, audit
+from dpflbench.judges.bounds import Claim, Law, Outcome, audit
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.randomness import Streams
 from dpflbench.tasks.task import Shards, Task

@@ -1,0 +1,1 @@
+"""Who looks at finished work: a second accountant, the recount of a record, an audit, published claims."""
