@@ -1,4 +1,4 @@
-"""What a results folder was made for and what it holds: cells, the manifest that lists them, both with their records."""
+"""What a results folder is made for and what it holds: cells, the manifest that lists them, both with their records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
