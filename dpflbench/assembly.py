@@ -6,20 +6,26 @@ needs nothing but that and the installed plugins.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from dpflbench.catalogue import Catalogue, Part
 from dpflbench.interfaces import (
-    Aggregator,
+    Accountant,
     Algorithm,
     Dataset,
     LearningRate,
+    LinearAggregator,
     LocalTransform,
+    LocalUpdate,
     Mechanism,
     Model,
+    RowAggregator,
     Selector,
 )
+from dpflbench.privacy.unprotected import NoNoise, NoNoiseL1, NoPrice
 from dpflbench.schema import INVALID, bind, build, call, join, plain, suggest
 from dpflbench.suite import Evaluate, normalise
 
@@ -30,21 +36,15 @@ if TYPE_CHECKING:
 
 PROTOCOLS: dict[str, Any] = {
     "mechanisms": Mechanism,
+    "accountants": Accountant,
+    "local_updates": LocalUpdate,
     "selectors": Selector,
-    "aggregators": Aggregator,
+    "aggregators": (LinearAggregator, RowAggregator),
     "transforms": LocalTransform,
     "algorithms": Algorithm,
     "datasets": Dataset,
     "models": Model,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Local:
-    """What a participation computes: one step on the full local batch is the paper's, and today's only one."""
-
-    steps: Literal[1] = 1
-    batch: Literal["full"] = "full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Federation:
     lr: LearningRate
     weight_decay: float = 0.0  # added to the direction after the clip: it depends on no data
     momentum: float = 0.0  # of the server, on noisy directions
-    local: Local = Local()
+    local: Mapping[str, Any] = field(default_factory=lambda: {"kind": "full_step"})  # what a participation computes
 
     def __post_init__(self) -> None:
         if self.clients < 1:
@@ -100,6 +100,7 @@ class PrivacySection:
     clip: float | Mapping[str, float]
     epsilon: Mapping[str, Any]
     delta: Mapping[str, Any] | None = None
+    trust: Literal["local"] = "local"  # where noise is added: at each client
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,10 @@ class Assembly:
     model: Model
     federation: Federation
     algorithm: Algorithm
-    mechanism: Mechanism | None  # None without privacy and clip
+    mechanism: Mechanism  # `NoNoise` without privacy
+    accountant: Accountant
+    local: LocalUpdate
+    trust: str
     clip_norm: float | None
     epsilon: "Distribution | None"
     delta: "Distribution | None"
@@ -148,7 +152,7 @@ class _Assembler:
         if made is not INVALID and not isinstance(made, PROTOCOLS[kind]):
             self.problems.append(
                 f"{path}: plugin '{part.plugin}' of {part.distribution}: {kind[:-1]} '{name}' made "
-                f"{type(made).__name__}, which is no {PROTOCOLS[kind].__name__}"
+                f"{type(made).__name__}, which has not the methods of one"
             )
             return INVALID, {}
         return made, {"name": name, **canonical}
@@ -209,6 +213,11 @@ def assemble(
         "algorithm": algorithm_config,
         "seed": config["seed"],
     }
+    local: Any = INVALID
+    if federation is not INVALID:
+        local, out["federation"]["local"] = a.tagged(
+            _factories(catalogue, "local_updates"), federation.local, "federation.local"
+        )
     features = None
     if task is not INVALID:
         dataset_given = {k: v for k, v in task.dataset.items() if k != "features"}
@@ -226,9 +235,9 @@ def assemble(
             "limit": task.limit,
         }
     if algorithm is INVALID or algorithm.private or algorithm.clip:
-        mechanism, clip_norm, epsilon, delta, out["privacy"] = _privacy(a, config.get("privacy", {}), algorithm)
+        noise, clip_norm, epsilon, delta, out["privacy"] = _privacy(a, config.get("privacy", {}), algorithm, local)
     else:
-        mechanism, clip_norm, epsilon, delta = None, None, None, None
+        noise, clip_norm, epsilon, delta = (NoNoise(), NoPrice()), None, None, None
     if len(problems) > before:
         return None
     assembly = Assembly(
@@ -241,7 +250,10 @@ def assemble(
         model,
         federation,
         algorithm,
-        mechanism,
+        noise[0],
+        noise[1],
+        local,
+        out.get("privacy", {}).get("trust", "local"),
         clip_norm,
         epsilon,
         delta,
@@ -252,35 +264,50 @@ def assemble(
     return assembly, out
 
 
-def _privacy(a: _Assembler, given: Any, algorithm: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-    """Mechanism, clip bound and budget distributions; only the first two matter to an algorithm that clips without
-    privacy.
+def _factories(catalogue: Catalogue, kind: str) -> dict[str, Any]:
+    return {name: part.factory for name, part in catalogue.parts[kind].items()}
+
+
+def _privacy(a: _Assembler, given: Any, algorithm: Any, local: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    """Mechanism and accountant, clip bound, and budget distributions; an algorithm that clips without privacy needs the
+    norm and the bound alone.
     """
     from dpflbench.tasks.population import DISTRIBUTIONS
 
     private = algorithm is INVALID or algorithm.private
     section = build(PrivacySection, given if private else {"epsilon": {}, **given}, "privacy", a.problems)
     if section is INVALID:
-        return None, None, None, None, {}
-    mechanism, mechanism_config = a.part("mechanisms", section.mechanism, "privacy.mechanism")
+        return (None, None), None, None, None, {}
+    asked = {k: v for k, v in section.mechanism.items() if k != "accountant"}
+    mechanism, mechanism_config = a.part("mechanisms", asked, "privacy.mechanism")
     clip = _clip(a, section.clip, mechanism_config.get("name"))
-    config = {"mechanism": mechanism_config, "clip": clip}
-    if not private or mechanism is INVALID:
-        return mechanism, clip, None, None, config
+    config = {"mechanism": mechanism_config, "clip": clip, "trust": section.trust}
+    if mechanism is INVALID:
+        return (None, None), clip, None, None, config
+    if not private:
+        return (NoNoiseL1() if mechanism.clip_order == 1 else NoNoise(), NoPrice()), clip, None, None, config
+    named = section.mechanism.get("accountant", mechanism.accountant)
+    accountant, mechanism_config["accountant"] = a.part("accountants", named, "privacy.mechanism.accountant")
+    if accountant is INVALID or local is INVALID:
+        return (None, None), clip, None, None, config
+    why = accountant.supports(local.event(mechanism, np.ones(1), np.ones(1, dtype=np.int64)))
+    if why:
+        a.problems.append(f"privacy.mechanism.accountant: '{accountant.name}' has no proof for this: {why}")
+    noise = mechanism, accountant
     epsilon, config["epsilon"] = a.tagged(DISTRIBUTIONS, section.epsilon, "privacy.epsilon")
     if epsilon is not INVALID and not 0 < epsilon.bounds()[0] <= epsilon.bounds()[1] < math.inf:
         a.problems.append(f"privacy.epsilon: ranges over {_range(epsilon)}; allowed: above 0 and finite")
-    if mechanism.pure:
-        return mechanism, clip, epsilon, None, config
+    if accountant.pure:
+        return noise, clip, epsilon, None, config
     if section.delta is None:
-        a.problems.append(f"privacy.delta: missing; mechanism '{mechanism.name}' needs one")
-        return mechanism, clip, epsilon, None, config
+        a.problems.append(f"privacy.delta: missing; accountant '{accountant.name}' needs one")
+        return noise, clip, epsilon, None, config
     delta, config["delta"] = a.tagged(DISTRIBUTIONS, section.delta, "privacy.delta")
     if delta is not INVALID and not 0 < delta.bounds()[0] <= delta.bounds()[1] < 1:
         a.problems.append(
             f"privacy.delta: ranges over {_range(delta)}; allowed: [0, 1), and above 0 for {mechanism.name} noise"
         )
-    return mechanism, clip, epsilon, delta, config
+    return noise, clip, epsilon, delta, config
 
 
 def _range(distribution: "Distribution") -> str:

@@ -21,7 +21,17 @@ from dpflbench.errors import DpflbenchError, PluginError
 from dpflbench.schema import suggest
 
 GROUP = "dpflbench"
-KINDS = ("mechanisms", "selectors", "aggregators", "transforms", "algorithms", "datasets", "models")
+KINDS = (
+    "mechanisms",
+    "accountants",
+    "local_updates",
+    "selectors",
+    "aggregators",
+    "transforms",
+    "algorithms",
+    "datasets",
+    "models",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +182,11 @@ def _register(
 
 
 METHODS = {
-    "mechanisms": ("sample", "cost", "budget", "epsilon", "scale", "variance", "per_use"),
+    "mechanisms": ("sample", "variance", "release", "event"),
+    "accountants": ("supports", "cost", "budget", "epsilon", "scale", "per_use", "second_opinion"),
+    "local_updates": ("event", "compute"),
     "selectors": ("plan",),
-    "aggregators": ("init", "aggregate"),
+    "aggregators": ("weights", "init", "aggregate"),  # the first, or the other two
     "transforms": ("init", "apply"),
     "datasets": ("availability", "digest", "load"),
     "models": ("build",),
@@ -196,6 +208,8 @@ def _misfit(kind: str, name: str, factory: Callable[..., Any]) -> str:
         return "a factory takes named keyword parameters only (no *args, **kwargs)"
     if inspect.isclass(factory):
         missing = [m for m in METHODS[kind] if not callable(getattr(factory, m, None))]
+        if kind == "aggregators" and ("weights" not in missing or missing == ["weights"]):
+            missing = []
         if missing:
             return f"lacks {', '.join(missing)}() of its interface"
         if inspect.isabstract(factory):

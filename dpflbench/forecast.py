@@ -10,7 +10,7 @@ import numpy as np
 
 from dpflbench.assembly import Assembly
 from dpflbench.execution.attempt import Place, prepare
-from dpflbench.federation.messages import calibrate
+from dpflbench.federation.calibration import calibrate
 from dpflbench.federation.schedule import check_plan
 from dpflbench.interfaces import Floats, Losses, PlanView
 
@@ -42,26 +42,23 @@ def forecast(assembly: Assembly, place: Place) -> Forecast:
     """The forecast of one run."""
     prepared = prepare(assembly, place)
     setup, ledger, algorithm = prepared.world.setup, prepared.ledger, assembly.algorithm
-    n, none = setup.n_clients, np.zeros(0)
-    left = ledger.left if ledger else setup.budget
+    n, none, left = setup.n_clients, np.zeros(0), ledger.left
     empty = Losses(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), none, none, none)
     plan = algorithm.selector.plan(
         PlanView(setup, 0, np.zeros(n, dtype=np.int64), left, empty), prepared.world.streams.numpy("select", -1)
     )
     check_plan(plan, n_clients=n, cohort_size=setup.cohort_size, rounds_left=setup.rounds, who=algorithm.name)
-    used = plan.uses > 0
-    facts = (setup.dim, setup.rounds, int(plan.horizon), _spread(plan.uses.astype(float)), int((~used).sum()))
-    if ledger is None:
+    used = np.flatnonzero(plan.uses > 0)
+    facts = (setup.dim, setup.rounds, int(plan.horizon), _spread(plan.uses.astype(float)), n - len(used))
+    if not algorithm.private:
         return Forecast(*facts, None, None, None, 0.0, setup.clip_norm)
-    calibration = calibrate(plan, left, setup)
-    cost = np.zeros_like(left)
-    cost[used] = setup.mechanism.cost(calibration.scale[used], calibration.sensitivity[used]) * plan.uses[used, None]
-    spent = setup.mechanism.epsilon(cost[used], setup.delta[used])
-    variance = setup.mechanism.variance(calibration.scale[used])
+    message = calibrate(plan, left, setup).message.of(used)
+    spent = setup.accountant.epsilon(setup.accountant.cost(message) * plan.uses[used, None], setup.delta[used])
+    variance = setup.mechanism.variance(message.scale)
     expected = setup.dim * float(np.sum(plan.uses[used] / plan.horizon * variance)) / setup.cohort_size**2
     return Forecast(
         *facts,
-        _spread(calibration.scale[used]),
+        _spread(message.scale),
         _spread(spent),
         _spread(spent / setup.epsilon[used]),
         math.sqrt(expected),

@@ -1,4 +1,4 @@
-"""The seven hooks of dpflbench, nothing else.
+"""The hooks of dpflbench, nothing else.
 
 Each takes no argument and returns a mapping from name to factory, so nothing runs when a plugin is loaded. A factory's
 keyword parameters (names, types, defaults) are the configuration schema of the part: a frozen dataclass is its own
@@ -16,7 +16,17 @@ Factories = Mapping[str, Callable[..., Any]]
 
 @hookspec
 def dpflbench_mechanisms() -> Factories:  # type: ignore[empty-body]
-    """Return name → factory of `interfaces.Mechanism`: what noise is drawn and what a release costs."""
+    """Return name → factory of `interfaces.Mechanism`: what noise is drawn."""
+
+
+@hookspec
+def dpflbench_accountants() -> Factories:  # type: ignore[empty-body]
+    """Return name → factory of `interfaces.Accountant`: what releases cost, and who else says so."""
+
+
+@hookspec
+def dpflbench_local_updates() -> Factories:  # type: ignore[empty-body]
+    """Return name → factory of `interfaces.LocalUpdate`: what a participation computes, with its sensitivity."""
 
 
 @hookspec

@@ -7,8 +7,8 @@ and noisy losses.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -61,7 +61,7 @@ class LearningRate:
         return self.initial / (1.0 + round / self.decay)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Setup:
     """What everybody may know before the first round: sizes and budgets are public, data is not."""
 
@@ -70,10 +70,12 @@ class Setup:
     rounds: int
     n_examples: Ints  # [N], training examples of each client
     epsilon: Floats  # [N], inf for a run without privacy
-    delta: Floats  # [N], 0 where the mechanism is pure
-    budget: Floats  # [N, A], (epsilon, delta) as a total of the mechanism's currency
+    delta: Floats  # [N], 0 where the accountant is pure
+    budget: Floats  # [N, A], (epsilon, delta) as a total of the accountant's currency
     mechanism: "Mechanism"
-    clip_norm: float
+    accountant: "Accountant"
+    local: "LocalUpdate"
+    clip_norm: float  # inf: not clipped
     lr: LearningRate
     layout: Layout
     phi_dim: int = 0  # P, numbers a transform adds to each client's message
@@ -84,31 +86,89 @@ class Setup:
         """D + P: all coordinates that are noised together."""
         return self.layout.dim + self.phi_dim
 
+    def message(self, clip_factor: float | Floats = 1.0, loss_bound: float = 0.0) -> "Event":
+        """One message of every client [N], its noise not yet chosen; with `loss_bound` losses travel in it too."""
+        clip = np.broadcast_to(np.asarray(self.clip_norm * clip_factor, dtype=np.float64), (self.n_clients,))
+        return self.local.event(self.mechanism, clip, self.n_examples, loss_bound)
 
-# ---------------------------------------------------------------- mechanisms
+
+# ---------------------------------------------------------------- noise, events, accountants
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Event:
+    """Releases of several clients as plain data, one row a client. What they cost is an accountant's business."""
+
+    kind: str  # gradient, loss, joint (gradient and losses at one scale)
+    law: str  # of the noise: gaussian, laplace, or a stranger's
+    sensitivity: Floats  # [K], how far one protected record moves the released value, in the norm of the clip
+    scale: Floats  # [K], of the noise; NaN while it is not chosen
+    rate: Floats  # [K], share of a client's records each release uses, drawn in secret; 1: all of them
+    steps: Ints  # [K], releases of this kind in one participation
+
+    def of(self, clients: Ints) -> "Event":
+        """The rows of some clients."""
+        columns = {name: getattr(self, name)[clients] for name in ("sensitivity", "scale", "rate", "steps")}
+        return replace(self, **columns)
+
+    def at(self, scale: Floats) -> "Event":
+        """The same releases with noise of that scale."""
+        return replace(self, scale=scale)
 
 
 class Mechanism(ABC):
-    """What noise a release gets and what it costs, in a currency that adds up over releases.
+    """Noise: what is drawn, in which norm a message must be clipped for it, and the event a release is.
 
-    A cost has a last axis [..., A]: one number for Gaussian and Laplace, a curve for others. Everything here is float64
-    on the host except `sample`. Chosen by the suite, the same for every algorithm of a table.
+    Chosen by the suite, the same for every algorithm of a table. What a release costs is not decided here.
     """
 
     name: ClassVar[str]
+    law: ClassVar[str]  # the distribution by the name accountants know it by
     clip_order: ClassVar[Literal[1, 2]]  # p of the norm that bounds sensitivity
-    pure: ClassVar[bool] = False  # True: epsilon alone, delta is 0 whatever a suite says
-    exponent: int  # z: the variance of the noise grows with uses**z (class attribute or dataclass field)
+    accountant: ClassVar[str]  # the one that prices its releases unless a suite names another
 
     @abstractmethod
     def sample(self, scale: Tensor, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
-        """Noise of `shape` whose scale broadcasts against it, on the device and with the dtype of `scale`, in one
-        call.
-        """
+        """Noise of `shape`, with the device and dtype of `scale`, which broadcasts against it; drawn in one call."""
 
     @abstractmethod
-    def cost(self, scale: Floats, sensitivity: Floats) -> Floats:
-        """What one release spends: [...] and [...] → [..., A]; infinite where scale is 0."""
+    def variance(self, scale: Floats) -> Floats:
+        """Variance of one coordinate of the noise (a Laplace scale is not a standard deviation)."""
+
+    def release(self, value: Tensor, scale: Tensor, rng: torch.Generator) -> Tensor:
+        """The value as it leaves a client; scale broadcasts against it."""
+        return value + self.sample(scale, tuple(value.shape), rng)
+
+    def event(self, kind: str, sensitivity: Floats, rate: float | Floats = 1.0, steps: int | Ints = 1) -> Event:
+        """Releases of that kind under this noise, one row a client, their scale not yet chosen."""
+        shape = np.shape(sensitivity)
+        return Event(
+            kind=kind,
+            law=self.law,
+            sensitivity=np.asarray(sensitivity, dtype=np.float64),
+            scale=np.full(shape, np.nan),
+            rate=np.broadcast_to(np.asarray(rate, dtype=np.float64), shape),
+            steps=np.broadcast_to(np.asarray(steps, dtype=np.int64), shape),
+        )
+
+
+class Accountant(ABC):
+    """What releases cost, in a currency that adds up over them; float64 on the host, vectorised over clients.
+
+    A cost has a last axis [..., A]: one number, or a curve over orders, of which the ledger freezes one a client.
+    """
+
+    name: ClassVar[str]
+    pure: ClassVar[bool] = False  # True: epsilon alone, delta is 0 whatever a suite says
+    exponent: int  # z: the variance of the noise a budget needs grows with uses**z (class attribute or field)
+
+    @abstractmethod
+    def supports(self, event: Event) -> str:
+        """Empty if there is a proof for such releases, else what there is one for."""
+
+    @abstractmethod
+    def cost(self, event: Event) -> Floats:
+        """What each row spends: [K] → [K, A]; infinite where there is no noise."""
 
     @abstractmethod
     def budget(self, epsilon: Floats, delta: Floats) -> Floats:
@@ -119,21 +179,49 @@ class Mechanism(ABC):
         """The epsilon a total cost amounts to at delta: [..., A] and [...] → [...]; never less than it is."""
 
     @abstractmethod
-    def scale(self, cost: Floats, sensitivity: Floats) -> Floats:
-        """The noise scale at which one release costs at most `cost`: [..., A] and [...] → [...]."""
-
-    @abstractmethod
-    def variance(self, scale: Floats) -> Floats:
-        """Variance of one coordinate of the noise (a Laplace scale is not a standard deviation)."""
+    def scale(self, cost: Floats, event: Event) -> Floats:
+        """The noise scale at which each row costs at most `cost` [K, A], at one order of a curve at least."""
 
     def per_use(self, left: Floats, uses: Floats, epsilon: Floats, delta: Floats) -> Floats:
-        """What each of `uses` releases may spend when `left` [N, A] is left; 0 where uses is 0. Even shares unless
-        overridden.
+        """What each of `uses` releases may spend when `left` [N, A] is left; 0 where uses is 0. Even shares by default.
 
-        `epsilon` and `delta` [N] are the client's whole budget, for mechanisms that split those instead of the
-        currency.
+        `epsilon` and `delta` [N] are the client's whole budget, for accountants that split those and not the currency.
         """
         return np.where(uses[:, None] > 0, left / np.maximum(uses, 1.0)[:, None], 0.0)
+
+    def second_opinion(self, events: Event, client: Ints, delta: Floats) -> tuple[str, Floats] | None:
+        """Who else was asked, and the epsilon of each client [N] by it; None: nobody.
+
+        `events` has a row a release, `client` [R] says whose, `delta` is [N]. It must share nothing with this
+        accountant: an opinion that repeats its formulas is none.
+        """
+        return None
+
+
+@runtime_checkable
+class LocalUpdate(Protocol):
+    """What a participation computes from a client's data, and how far one record can move it: nobody else knows."""
+
+    def event(self, mechanism: Mechanism, clip_norm: Floats, n_examples: Ints, loss_bound: float = 0.0) -> Event:
+        """The message of one participation of each client [N] under that noise, scale not chosen."""
+        ...
+
+    def compute(self, work: "ClientWork", protect: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor | None]:
+        """Messages [K, D + P] in gradient units, each release through `protect`; exact mean losses [K] if asked for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ClientWork:
+    """What the clients of a cohort have before them. Runs beside raw data: nothing of it may outlive the call."""
+
+    engine: Any  # federation.gradients.Engine
+    theta: Tensor  # [D], received
+    phi: Tensor  # [K, P], their own
+    shards: Any  # tasks.task.Shards
+    cohort: Ints  # [K]
+    clip_norm: Tensor | None  # [K]; None: not clipped
+    loss_bound: float | None  # of the probe
 
 
 # ---------------------------------------------------------------- selectors
@@ -154,6 +242,11 @@ class Probe:
     after_step: bool = False  # also the loss at theta - lr * (the client's own noisy update)
     joint: bool = False
 
+    @property
+    def count(self) -> int:
+        """Losses a participation releases."""
+        return 2 if self.after_step else 1
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Losses:
@@ -173,7 +266,7 @@ class PlanView:
     setup: Setup
     round: int  # rounds already done
     used: Ints  # [N], participations so far
-    left: Floats  # [N, A], budget left in the mechanism's currency
+    left: Floats  # [N, A], budget left in the accountant's currency
     losses: Losses
 
     @property
@@ -211,11 +304,10 @@ class Selector(Protocol):
 # ---------------------------------------------------------------- aggregators
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Updates:
-    """The noisy updates of one round, a row a client; all tensors share device and dtype of `values`."""
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Cohort:
+    """What everybody knows of the clients of one round before anything is released; all tensors on one device."""
 
-    values: Tensor  # [K, D], mean clipped gradient plus noise
     clients: Tensor  # [K] int64
     epsilon: Tensor  # [K]
     delta: Tensor  # [K]
@@ -224,9 +316,25 @@ class Updates:
     round: int
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Updates(Cohort):
+    """The noisy updates of one round, a row a client, with the device and dtype of all that is known of them."""
+
+    values: Tensor  # [K, D], mean clipped gradient plus noise
+
+
 @runtime_checkable
-class Aggregator(Protocol[S]):
-    """Turns noisy updates into one direction; the harness then steps theta ← theta - lr * direction."""
+class LinearAggregator(Protocol):
+    """Weights that do not depend on what is released: works wherever a sum can be had, rows or not."""
+
+    def weights(self, cohort: Cohort) -> Tensor | None:
+        """Return the weight of each client [K]; None: all alike, the plain mean."""
+        ...
+
+
+@runtime_checkable
+class RowAggregator(Protocol[S]):
+    """Turns noisy rows into one direction; the harness then steps theta ← theta - lr * direction."""
 
     def init(self, setup: Setup) -> S:
         """Return the state before the first round (None if there is none)."""
@@ -235,6 +343,9 @@ class Aggregator(Protocol[S]):
     def aggregate(self, updates: Updates, state: S) -> tuple[Tensor, S]:
         """Return the direction [D] and the next state."""
         ...
+
+
+Aggregator = LinearAggregator | RowAggregator[Any]
 
 
 # ---------------------------------------------------------------- local transforms
@@ -291,7 +402,7 @@ class Algorithm:
 
     name: str
     selector: Selector
-    aggregator: Aggregator[Any]
+    aggregator: Aggregator
     transform: LocalTransform = IDENTITY
     mechanisms: frozenset[str] | None = None  # names it is defined for; None: any
     private: bool = True  # False: no clip, no noise, reported as epsilon = infinity

@@ -77,7 +77,7 @@ def plan_suite(suite: Suite, catalogue: Catalogue, root: Path | None) -> Planned
 def _impossible(assembly: Assembly, suite: Suite, entry: Entry, problems: list[str]) -> str:
     """Why a cell stays empty; an error instead when no axis could have helped."""
     allowed, mechanism = assembly.algorithm.mechanisms, assembly.mechanism
-    if not assembly.algorithm.private or mechanism is None or allowed is None or mechanism.name in allowed:
+    if not assembly.algorithm.private or allowed is None or mechanism.name in allowed:
         return ""
     reason = f"{entry.use} is defined for {' and '.join(sorted(allowed))} noise only, not for {mechanism.name}"
     if any(path.startswith("privacy.mechanism") or path == "privacy" for path in suite.axes):

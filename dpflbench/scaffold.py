@@ -132,7 +132,7 @@ from torch import Tensor
 from dpflbench import hookimpl
 from dpflbench.federation.schedule import even_uses
 from dpflbench.hookspecs import Factories
-from dpflbench.interfaces import Algorithm, Plan, PlanView, Setup, Updates
+from dpflbench.interfaces import Algorithm, Cohort, Plan, PlanView
 
 
 @dataclass(frozen=True)
@@ -150,13 +150,10 @@ class @label@:
 
     power: float = 1.0  # a parameter is a field with a type and a default; suites give it under `with:`
 
-    def init(self, setup: Setup) -> None:
-        """Return the state before the first round: none. What must be remembered is state, never kept in self."""
-
-    def aggregate(self, updates: Updates, state: None) -> tuple[Tensor, None]:
-        """Return the direction [D] and the next state; nothing that comes in is changed."""
-        weights = updates.n_examples**self.power
-        return (weights / weights.sum()) @ updates.values, None
+    def weights(self, cohort: Cohort) -> Tensor:
+        """Return the weight of each client [K]; an idea that looks at updates has `init` and `aggregate` instead."""
+        weights = cohort.n_examples**self.power
+        return weights / weights.sum()
 
 
 def algorithm(power: float = 1.0) -> Algorithm:
@@ -183,16 +180,14 @@ import pytest
 import torch
 from @module@ import @label@, algorithm
 
-from dpflbench.interfaces import Updates
+from dpflbench.interfaces import Cohort
 from dpflbench.testing import check_aggregator, check_algorithm, check_plugin
 
 
 def test_a_client_with_three_times_the_data_counts_three_times():
-    ones = torch.ones(2)
-    rows, sizes = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([300.0, 100.0])
-    updates = Updates(rows, torch.tensor([0, 1]), ones, ones, sizes, ones, 0)
-    direction, _ = @label@().aggregate(updates, None)
-    assert direction.tolist() == pytest.approx([0.75, 0.25])
+    ones, sizes = torch.ones(2), torch.tensor([300.0, 100.0])
+    cohort = Cohort(clients=torch.arange(2), epsilon=ones, delta=ones, n_examples=sizes, variance=ones, round=0)
+    assert @label@().weights(cohort).tolist() == pytest.approx([0.75, 0.25])
 
 
 def test_it_conforms():

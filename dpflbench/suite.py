@@ -38,6 +38,8 @@ SHORTHANDS = {
     "task.dataset": "name",
     "task.model": "name",
     "privacy.mechanism": "name",
+    "privacy.mechanism.accountant": "name",
+    "federation.local": "kind",
     "task.partition": "kind",
     "task.dataset.features": "kind",
     "privacy.epsilon": "kind",

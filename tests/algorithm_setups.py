@@ -3,7 +3,10 @@
 import numpy as np
 import torch
 
+from dpflbench.federation.local import FullStep
+from dpflbench.federation.trust import LocalTrust
 from dpflbench.interfaces import Layout, LearningRate, Losses, ParameterTensor, PlanView, Setup, Updates
+from dpflbench_algorithms.accountants import GaussianDP, PureDP
 from dpflbench_algorithms.mechanisms import Gaussian, Laplace
 
 
@@ -36,7 +39,11 @@ def setup(
     """A setup whose clients have the given budgets: mu² for Gaussian noise, epsilon for Laplace noise."""
     budget = np.asarray(budget, dtype=np.float64)
     n = len(budget)
-    noise = {"gaussian": Gaussian(), "linear": Gaussian("linear"), "laplace": Laplace()}[mechanism]
+    noise, accountant = {
+        "gaussian": (Gaussian(), GaussianDP()),
+        "linear": (Gaussian(), GaussianDP("linear")),
+        "laplace": (Laplace(), PureDP()),
+    }[mechanism]
     examples = np.broadcast_to(np.asarray(n_examples), (n,)).astype(np.int64)
     return Setup(
         n_clients=n,
@@ -47,6 +54,8 @@ def setup(
         delta=np.zeros(n) if delta is None else np.asarray(delta, dtype=np.float64),
         budget=budget[:, None],
         mechanism=noise,
+        accountant=accountant,
+        local=FullStep(),
         clip_norm=clip,
         lr=LearningRate(*lr),
         layout=layout(*sizes),
@@ -84,5 +93,16 @@ def updates(rows, *, clients=None, epsilon=None, variance=None, n_examples=None,
 
     who = torch.arange(k) if clients is None else torch.as_tensor(clients)
     return Updates(
-        values, who, column(epsilon, 1.0), column(None, 0.0), column(n_examples, 100.0), column(variance, 1.0), round
+        values=values,
+        clients=who,
+        epsilon=column(epsilon, 1.0),
+        delta=column(None, 0.0),
+        n_examples=column(n_examples, 100.0),
+        variance=column(variance, 1.0),
+        round=round,
     )
+
+
+def direction(aggregator, rows):
+    """What the server makes of a round of updates, by the same way as in a run."""
+    return LocalTrust().combine(aggregator, rows, None)[0]

@@ -8,7 +8,7 @@ import torch
 
 from dpflbench.assembly import Assembly, assemble
 from dpflbench.execution.attempt import Place, execute, prepare
-from dpflbench.interfaces import Floats, Mechanism
+from dpflbench.interfaces import Accountant, Event, Floats, Mechanism
 from dpflbench.plan import Run, make_run
 from dpflbench.results.record import Record
 
@@ -51,17 +51,32 @@ def world_of(
 
 @dataclass(frozen=True)
 class Silent(Mechanism):
-    """No noise at no cost: what is left of a private algorithm then is its arithmetic."""
+    """No noise: what is left of a private algorithm then is its arithmetic."""
 
     name: ClassVar[str] = "gaussian"
+    law: ClassVar[str] = "gaussian"
     clip_order: ClassVar[Literal[1, 2]] = 2
-    exponent: int = field(init=False, default=1)
+    accountant: ClassVar[str] = "free"
 
     def sample(self, scale: torch.Tensor, shape: tuple[int, ...], rng: torch.Generator) -> torch.Tensor:
         return torch.zeros(shape)
 
-    def cost(self, scale: Floats, sensitivity: Floats) -> Floats:
-        return np.zeros((*np.shape(scale), 1))
+    def variance(self, scale: Floats) -> Floats:
+        return np.zeros_like(scale)
+
+
+@dataclass(frozen=True)
+class Free(Accountant):
+    """Releases at no cost."""
+
+    name: ClassVar[str] = "free"
+    exponent: int = field(init=False, default=1)
+
+    def supports(self, event: Event) -> str:
+        return ""
+
+    def cost(self, event: Event) -> Floats:
+        return np.zeros((*np.shape(event.scale), 1))
 
     def budget(self, epsilon: Floats, delta: Floats) -> Floats:
         return np.ones((len(epsilon), 1))
@@ -69,8 +84,5 @@ class Silent(Mechanism):
     def epsilon(self, cost: Floats, delta: Floats) -> Floats:
         return cost[..., 0]
 
-    def scale(self, cost: Floats, sensitivity: Floats) -> Floats:
-        return np.ones_like(sensitivity)
-
-    def variance(self, scale: Floats) -> Floats:
-        return np.zeros_like(scale)
+    def scale(self, cost: Floats, event: Event) -> Floats:
+        return np.ones_like(event.sensitivity)

@@ -151,10 +151,10 @@ SUITE = {
         "lr": {"initial": 0.5, "decay": 20},
         "momentum": 0.1,
         "weight_decay": 0.0,
-        "local": {"steps": 1, "batch": "full"},
+        "local": {"kind": "full_step"},
     },
     "privacy": {
-        "mechanism": {"name": "gaussian", "composition": "exact"},
+        "mechanism": {"name": "gaussian", "accountant": {"name": "gdp", "composition": "exact"}},
         "clip": {"gaussian": 1.0, "laplace": 2.0},
         "epsilon": {"kind": "uniform", "low": 0.5, "high": 4.0},
         "delta": {"kind": "constant", "value": 1e-5},

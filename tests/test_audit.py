@@ -9,7 +9,7 @@ import typer
 from scipy.special import ndtr
 from typer.testing import CliRunner
 
-import dpflbench.federation.messages as messages_module
+import dpflbench.federation.local as local_module
 import dpflbench.federation.simulate as simulate_module
 from dpflbench.cli.audit import audit as audit_command
 from dpflbench.errors import DpflbenchError
@@ -17,6 +17,9 @@ from dpflbench.federation.gradients import Engine
 from dpflbench.judges.audit import audit_algorithm, muted
 from dpflbench.judges.bounds import Claim, audit, bounds_of, trials_needed, upper_rate
 from dpflbench.privacy.gaussian_dp import epsilon_of
+from dpflbench.privacy.ledger import Ledger
+from dpflbench.privacy.unprotected import Unlimited
+from dpflbench_algorithms.accountants import GaussianDP, PureDP
 from dpflbench_algorithms.bcs import dpfl_bcs
 from dpflbench_algorithms.mechanisms import Gaussian, Laplace
 from dpflbench_algorithms.privatefl import privatefl
@@ -29,7 +32,12 @@ SMALL = {"clients": 1024, "many": 3}
 
 def caught(algorithm, mechanism, **changes):
     """The canaries that show a violation."""
-    return [name for name, outcome in audit_algorithm(algorithm, mechanism, **(SMALL | changes)) if outcome.violated]
+    outcomes = audit_algorithm(algorithm, mechanism, priced(mechanism), **(SMALL | changes))
+    return [name for name, outcome in outcomes if outcome.violated]
+
+
+def priced(mechanism):
+    return PureDP() if mechanism.law == "laplace" else GaussianDP()
 
 
 # ---------------------------------------------------------------- planted bugs
@@ -92,21 +100,21 @@ def test_one_tensor_without_noise_is_caught():
 
 @pytest.mark.parametrize("mechanism", [Gaussian(), Laplace()], ids=["gaussian", "laplace"])
 def test_a_forgotten_factor_two_in_the_sensitivity_is_caught(monkeypatch, mechanism):
-    real = messages_module.gradient_sensitivity
-    monkeypatch.setattr(messages_module, "gradient_sensitivity", lambda clip, size: real(clip, size) / 2)
+    real = local_module.gradient_sensitivity
+    monkeypatch.setattr(local_module, "gradient_sensitivity", lambda clip, size: real(clip, size) / 2)
     assert caught(weiavg(), mechanism, clients=2048, only={"opposite"}) == ["opposite"]
 
 
 @pytest.mark.parametrize("mechanism", [Gaussian(), Laplace()], ids=["gaussian", "laplace"])
 def test_a_transform_trained_without_noise_is_caught_though_it_is_never_sent(monkeypatch, mechanism):
-    real = simulate_module.release
+    real = simulate_module.participate
 
-    def honest_row_exact_phi(engine, theta, phi, shards, cohort, calibration, mechanism, *rest):
-        noisy = real(engine, theta, phi, shards, cohort, calibration, mechanism, *rest)
-        exact = real(engine, theta, phi, shards, cohort, calibration, muted(mechanism), *rest)
-        return replace(noisy, phi=exact.phi)
+    def honest_row_exact_phi(part, setup, trust, engine, shards, ledger, streams):
+        quiet = replace(setup, mechanism=muted(setup.mechanism))
+        exact = real(part, quiet, trust, engine, shards, Unlimited(setup.n_clients), streams)
+        return replace(real(part, setup, trust, engine, shards, ledger, streams), phi=exact.phi)
 
-    monkeypatch.setattr(simulate_module, "release", honest_row_exact_phi)
+    monkeypatch.setattr(simulate_module, "participate", honest_row_exact_phi)
     assert caught(privatefl(), mechanism) == ["memory"]
 
 
@@ -116,12 +124,12 @@ def test_losses_without_noise_are_caught():
 
 def test_noise_that_is_not_charged_is_caught(monkeypatch):
     """The ledger is told a scale twice the one that is drawn with: the charge is too small."""
-    real = simulate_module.charge
-    monkeypatch.setattr(
-        simulate_module,
-        "charge",
-        lambda ledger, calibration, *rest: real(ledger, replace(calibration, scale=calibration.scale * 2), *rest),
-    )
+    real = Ledger.charge
+
+    def forgetful(self, round, clients, releases):
+        real(self, round, clients, [event.at(event.scale * 2) for event in releases])
+
+    monkeypatch.setattr(Ledger, "charge", forgetful)
     assert caught(weiavg(), Gaussian(), only={"opposite"}) == ["opposite"]
 
 
@@ -152,18 +160,18 @@ def test_an_honest_release_is_seen_to_spend_most_of_what_it_was_charged():
     """An audit without power would pass anything: at 2048 releases a world it must find 85 % of mu, or 60 % of a pure
     epsilon.
     """
-    found = dict(audit_algorithm(weiavg(), Gaussian(), only={"opposite"}))["opposite"]
+    found = dict(audit_algorithm(weiavg(), Gaussian(), priced(Gaussian()), only={"opposite"}))["opposite"]
     assert 0.85 * found.claim.mu <= found.mu <= found.claim.mu
     assert found.claim.epsilon == pytest.approx(8.0, abs=1e-5)
-    found = dict(audit_algorithm(weiavg(), Laplace(), only={"opposite"}))["opposite"]
+    found = dict(audit_algorithm(weiavg(), Laplace(), priced(Laplace()), only={"opposite"}))["opposite"]
     assert 0.6 * 2 <= found.epsilon <= found.claim.epsilon
 
 
 def test_what_promises_nothing_or_is_not_defined_is_refused(catalogue):
     with pytest.raises(DpflbenchError, match="promises no privacy"):
-        list(audit_algorithm(catalogue.get("algorithms", "FedSGD").factory(), Gaussian()))
+        list(audit_algorithm(catalogue.get("algorithms", "FedSGD").factory(), Gaussian(), priced(Gaussian())))
     with pytest.raises(DpflbenchError, match="not defined for laplace"):
-        list(audit_algorithm(catalogue.get("algorithms", "DPSGD").factory(), Laplace()))
+        list(audit_algorithm(catalogue.get("algorithms", "DPSGD").factory(), Laplace(), priced(Laplace())))
 
 
 # ---------------------------------------------------------------- bounds
@@ -243,8 +251,8 @@ def test_the_command_prints_a_line_a_canary_and_exits_zero():
 
 
 def test_the_command_exits_one_on_a_violation(monkeypatch):
-    real = messages_module.gradient_sensitivity
-    monkeypatch.setattr(messages_module, "gradient_sensitivity", lambda clip, size: real(clip, size) / 4)
+    real = local_module.gradient_sensitivity
+    monkeypatch.setattr(local_module, "gradient_sensitivity", lambda clip, size: real(clip, size) / 4)
     shown = CliRunner().invoke(app, ["DPSGD", "--clients", "512", "--rounds", "2"])
     assert shown.exit_code == 1
     assert "VIOLATED" in shown.output

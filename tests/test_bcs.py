@@ -173,7 +173,7 @@ def test_both_stages_together_spend_no_more_than_every_budget(mechanism):
     seen = losses([(t, n, rng.normal()) for t in range(10) for n in rng.permutation(60)[:12]], variance=0.1)
     first, second = both_stages(BiasedSelection(), facts, seen)
     left = facts.budget - first.uses[:, None] * first.cost
-    cost = facts.mechanism.per_use(left, second.uses.astype(float), facts.epsilon, facts.delta)
+    cost = facts.accountant.per_use(left, second.uses.astype(float), facts.epsilon, facts.delta)
     assert (first.uses[:, None] * first.cost + second.uses[:, None] * cost <= facts.budget * (1 + 1e-12)).all()
     if mechanism != "linear":  # whoever is still used spends all
         used = second.uses > 0

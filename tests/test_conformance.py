@@ -6,12 +6,12 @@ from collections import Counter
 import pytest
 from hostile.parts import Dots, IgnoresTheSeed, Median
 
-from dpflbench.catalogue import Part, load
+from dpflbench.catalogue import KINDS, Part, load
 from dpflbench.cli import main
 from dpflbench.errors import DpflbenchError
 from dpflbench.testing import ConformanceError, check_part, check_plugin, check_selector, examine
 from dpflbench.testing.rules import difference
-from dpflbench.testing.worlds import setup_of, standard_mechanisms, updates_of
+from dpflbench.testing.worlds import setup_of, standard_noise, updates_of
 
 PARTS = [part for kind in load().parts.values() for part in kind.values() if part.distribution == "dpflbench"]
 
@@ -24,7 +24,7 @@ def test_every_built_in_part_keeps_the_rules(part):
 
 def test_every_kind_of_part_was_looked_at():
     kinds = Counter(part.kind for part in PARTS)
-    assert set(kinds) == {"mechanisms", "selectors", "aggregators", "transforms", "algorithms", "datasets", "models"}
+    assert set(kinds) == set(KINDS)
     assert kinds["algorithms"] >= 12
 
 
@@ -122,8 +122,8 @@ def test_a_selector_for_one_mechanism_is_checked_under_that_one_only():
 
 
 def test_the_worlds_of_a_check_are_what_a_run_hands_over():
-    for mechanism in standard_mechanisms().values():
-        setup = setup_of(mechanism)
+    for noise in standard_noise().values():
+        setup = setup_of(noise)
         updates = updates_of(setup, 0, 6)
         assert updates.values.shape == (6, setup.layout.dim) == (6, 53)
         assert (updates.clients.diff() > 0).all()
@@ -132,9 +132,9 @@ def test_the_worlds_of_a_check_are_what_a_run_hands_over():
 
 
 def test_a_difference_is_named_by_its_path():
-    setup = setup_of(standard_mechanisms()["gaussian"])
+    setup = setup_of(standard_noise()["gaussian"])
     assert difference({"a": [1.0, 2.0]}, {"a": [1.0, 3.0]}) == "['a'][1]"
-    assert difference(setup, setup_of(standard_mechanisms()["gaussian"], equal=True)) == "n_examples"
+    assert difference(setup, setup_of(standard_noise()["gaussian"], equal=True)) == "n_examples"
     assert difference(float("nan"), float("nan")) == ""
     assert difference(Median(), Median()) == ""
 

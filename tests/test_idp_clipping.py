@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from algorithm_setups import setup, view
 
-from dpflbench.federation.messages import calibrate
+from dpflbench.federation.calibration import calibrate
 from dpflbench_algorithms.idp_clipping import IndividualClipping
 
 
@@ -31,7 +31,7 @@ def test_all_messages_carry_the_same_noise(mechanism):
         rng.uniform(0.1, 3.0, 7), mechanism=mechanism, rounds=20, cohort=2, n_examples=rng.integers(20, 500, 7)
     )
     plan = planned(facts)
-    scale = calibrate(plan, facts.budget, facts).scale
+    scale = calibrate(plan, facts.budget, facts).message.scale
     assert scale == pytest.approx(np.full(7, scale[0]), rel=1e-6)
     assert plan.clip_factor.mean() == pytest.approx(1.0)
 

@@ -34,8 +34,8 @@ def test_ids_do_not_depend_on_the_order_of_keys_algorithms_or_axes(tmp_path, tin
 
 def test_a_default_written_out_is_the_same_run(tmp_path, tiny, catalogue):
     ids = set(planned(tmp_path, tiny, catalogue).runs)
-    tiny["federation"] |= {"momentum": 0.0, "local": {"steps": 1, "batch": "full"}}
-    tiny["privacy"]["mechanism"] = {"name": "gaussian", "composition": "exact"}
+    tiny["federation"] |= {"momentum": 0.0, "local": "full_step"}
+    tiny["privacy"]["mechanism"] = {"name": "gaussian", "accountant": {"name": "gdp", "composition": "exact"}}
     tiny["task"]["split"] = "official"
     assert set(planned(tmp_path, tiny, catalogue).runs) == ids
 
@@ -106,7 +106,7 @@ def test_and_an_error_when_the_suite_itself_says_so(tmp_path, tiny, catalogue):
         ("federation", {"rounds": 0}, "federation.rounds: 0; allowed: 1 or more"),
         ("federation", {"momentum": 1.0}, "federation.momentum: 1.0; allowed: 0 to below 1"),
         ("federation", {"lr": {"initial": 0.0}}, "federation.lr: initial 0.0, decay inf; both must be positive"),
-        ("federation", {"local": {"steps": 5}}, "federation.local.steps: found 5; allowed: 1"),
+        ("federation", {"local": "full_stop"}, "federation.local.kind: found 'full_stop'; did you mean 'full_step'?"),
         (
             "privacy",
             {"epsilon": {"kind": "constant", "value": 0.0}},
@@ -122,7 +122,7 @@ def test_and_an_error_when_the_suite_itself_says_so(tmp_path, tiny, catalogue):
             {"delta": {"kind": "constant", "value": 1.0}},
             "privacy.delta: ranges over 1; allowed: [0, 1), and above 0 for gaussian noise",
         ),
-        ("privacy", {"delta": None}, "privacy.delta: missing; mechanism 'gaussian' needs one"),
+        ("privacy", {"delta": None}, "privacy.delta: missing; accountant 'gdp' needs one"),
         ("privacy", {"clip": {"laplace": 1.0}}, "privacy.clip: no bound for mechanism 'gaussian'; found laplace"),
         ("privacy", {"clip": 0.0}, "privacy.clip: 0; allowed: above 0 and finite"),
         (

@@ -1,5 +1,9 @@
 """Sensitivities: the printed bounds, reached by real neighbours and never exceeded."""
 
+import ast
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -78,3 +82,26 @@ def test_a_transform_that_saw_the_data_without_noise_moves_every_term_of_the_nex
 def test_a_client_without_examples_and_a_clip_that_is_none_are_refused(size, clip):
     with pytest.raises(DpflbenchError, match="allowed: positive and finite"):
         gradient_sensitivity(clip, size)
+
+
+def formulas(source: str) -> list[int]:
+    """Lines that divide something with a clip bound in it by a number of examples."""
+
+    def words(node):
+        names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
+        return " ".join(names + [n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)])
+
+    divisions = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
+    return [
+        n.lineno
+        for n in divisions
+        if re.search("clip|loss_bound", words(n.left)) and re.search("n_examples|size", words(n.right))
+    ]
+
+
+def test_nobody_else_writes_the_formula_down():
+    assert formulas("scale = 2.0 * (setup.clip_norm + bound) / setup.n_examples") == [1]
+    root = Path(__file__).parent.parent
+    files = [f for package in ("dpflbench", "plugins") for f in (root / package).rglob("*.py")]
+    found = [f"{f.relative_to(root)}:{line}" for f in files for line in formulas(f.read_text())]
+    assert found == []  # sensitivity.py itself divides by names of its own

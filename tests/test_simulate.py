@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from harness import Silent, assembly_of, record_of, run_of, world_of
+from harness import Free, Silent, assembly_of, record_of, run_of, world_of
 from scipy import stats
 
 from dpflbench.errors import BudgetExceeded, Diverged, PluginError
 from dpflbench.execution.attempt import Place, execute, prepare
-from dpflbench.federation.messages import calibrate, charge, release
+from dpflbench.federation.calibration import calibrate
+from dpflbench.federation.messages import Participation, participate
 from dpflbench.federation.simulate import initial_state, rounds
 from dpflbench.interfaces import Plan, Probe
+from dpflbench.privacy.unprotected import Unlimited
 from dpflbench_algorithms.parts import Mean, Uniform
 from dpflbench_algorithms.privatefl import PersonalAffine
 
@@ -67,13 +69,13 @@ def test_a_uniform_plan_is_used_exactly_and_spends_almost_all_of_every_budget_an
 
 
 def test_dpsgd_without_noise_and_clip_is_fedsgd(tiny, catalogue):
-    silent = final_state(world_of(tiny, catalogue, "DPSGD", mechanism=Silent(), clip_norm=1e6))
+    silent = final_state(world_of(tiny, catalogue, "DPSGD", mechanism=Silent(), accountant=Free(), clip_norm=1e6))
     plain = final_state(world_of(tiny, catalogue, "FedSGD"))
     torch.testing.assert_close(silent.theta, plain.theta, rtol=1e-6, atol=1e-7)
 
 
 def test_a_clip_without_noise_is_fedsgd_with_clip(tiny, catalogue):
-    silent = final_state(world_of(tiny, catalogue, "DPSGD", mechanism=Silent(), clip_norm=0.3))
+    silent = final_state(world_of(tiny, catalogue, "DPSGD", mechanism=Silent(), accountant=Free(), clip_norm=0.3))
     tiny["privacy"]["clip"] = 0.3
     record = record_of(tiny, catalogue, "FedSGD", clip=True)
     assert record.status == "done"
@@ -93,32 +95,29 @@ def test_every_coordinate_of_every_message_carries_the_noise_the_ledger_was_char
     world, cohort = prepared.world, np.array([0, 3, 5, 7])
     plan = Plan(np.full(8, 3), 6)
     calibration = calibrate(plan, prepared.ledger.left, world.setup)
-    charge(prepared.ledger, calibration, cohort, 0, None)
     sums = world.engine.clipped_sums(prepared.theta, prepared.phi[cohort], world.task.train, cohort, torch.ones(4))
     exact = sums.theta / torch.as_tensor(world.setup.n_examples[cohort])[:, None]
-    draws = [
-        release(
-            world.engine,
-            prepared.theta,
-            prepared.phi[cohort],
-            world.task.train,
-            cohort,
-            calibration,
-            world.setup.mechanism,
-            None,
-            0.1,
-            world.streams,
-            t,
-        ).theta
-        for t in range(200)
-    ]
-    noise = (torch.stack(draws) - exact).numpy() / calibration.scale[cohort][:, None]
+
+    def message(round, ledger):
+        part = Participation(
+            round=round,
+            cohort=cohort,
+            theta=prepared.theta,
+            phi=prepared.phi[cohort],
+            calibration=calibration,
+            probe=None,
+            lr=0.1,
+        )
+        return participate(part, world.setup, world.trust, world.engine, world.task.train, ledger, world.streams).theta
+
+    draws = [message(0, prepared.ledger), *(message(t, Unlimited(8)) for t in range(1, 200))]
+    noise = (torch.stack(draws) - exact).numpy() / calibration.message.scale[cohort][:, None]
     for k in range(4):
         for coordinate in (0, 7, 14):
             assert stats.kstest(noise[:, k, coordinate], "norm").pvalue > 1e-4
     np.testing.assert_allclose(noise.std((0, 2)), 1.0, atol=0.05)
     events = prepared.ledger.events()
-    np.testing.assert_array_equal(events["scale"], calibration.scale[cohort])
+    np.testing.assert_array_equal(events["scale"], calibration.message.scale[cohort])
     np.testing.assert_allclose(events["sensitivity"], 2.0 / world.setup.n_examples[cohort])
 
 
@@ -285,7 +284,7 @@ def test_a_model_that_stops_being_finite_raises_with_the_round(tiny, catalogue):
     state = initial_state(prepared.world, prepared.theta, prepared.phi)
     broken = replace(state, theta=state.theta * float("inf"))
     with pytest.raises(Diverged, match="round 0"):
-        next(iter(rounds(prepared.world, broken, None)))
+        next(iter(rounds(prepared.world, broken, prepared.ledger)))
 
 
 def test_a_transform_that_fails_may_not_quote_a_client_s_data(tiny, catalogue, monkeypatch):

@@ -9,13 +9,15 @@ import pytest
 import typer
 from dp_accounting import GaussianDpEvent
 from dp_accounting.pld import PLDAccountant
+from releases import event
 from typer.testing import CliRunner
 
 from dpflbench.canonical import content_digest
+from dpflbench.catalogue import Catalogue, Part, load
 from dpflbench.cli.verify import verify as verify_command
 from dpflbench.errors import DpflbenchError
 from dpflbench.execution.attempt import Place, execute
-from dpflbench.judges.second_accountant import client_epsilons, gaussian_epsilon, laplace_epsilon
+from dpflbench.judges.second_accountant import gaussian_epsilon, laplace_epsilon, opinion
 from dpflbench.judges.verify import verify
 from dpflbench.plan import plan_suite
 from dpflbench.privacy.gaussian_dp import epsilon_of
@@ -23,6 +25,8 @@ from dpflbench.privacy.ledger import KINDS
 from dpflbench.results.cells import Results
 from dpflbench.results.store import Store
 from dpflbench.suite import check
+from dpflbench_algorithms.accountants import GaussianDP
+from dpflbench_algorithms.mechanisms import Gaussian
 
 app = typer.Typer()
 app.command()(verify_command)
@@ -79,7 +83,7 @@ def of(results, algorithm, **coordinates):
 def problems_of(results, record, **changes):
     """What verify says when one record is exchanged for a changed one."""
     changed = replace(record, **changes)
-    found = list(verify(replace_results(results, {record.id: changed})))
+    found = list(verify(replace_results(results, {record.id: changed}), load()))
     return [p for f in found for p in f.problems]
 
 
@@ -91,7 +95,7 @@ def signed(record, **events):
     """Events changed by somebody who also renews the ledger digest."""
     events = {**record.events, **events}
     body = {
-        "mechanism": record.config["privacy"]["mechanism"]["name"],
+        "accountant": record.config["privacy"]["mechanism"]["accountant"]["name"],
         "epsilon": record.clients["epsilon"],
         "delta": record.clients["delta"],
         **events,
@@ -100,7 +104,7 @@ def signed(record, **events):
 
 
 def test_honest_results_have_no_findings(results):
-    findings = list(verify(results))
+    findings = list(verify(results, load()))
     assert [f.problems for f in findings if f.problems] == []
     assert len(findings) == len(results.records)
     kinds = {int(k) for r in results.records.values() if r.private for k in np.unique(r.events["kind"])}
@@ -192,14 +196,14 @@ def test_a_record_in_a_foreign_cell_is_noticed(results):
         results.manifest,
         cells=[replace(c, run=generous.id) if c.run == strict.id else c for c in results.manifest.cells],
     )
-    found = [p for f in verify(Results(manifest, results.records)) for p in f.problems]
+    found = [p for f in verify(Results(manifest, results.records), load()) for p in f.problems]
     assert any("filled by a run with other privacy settings" in p for p in found)
     assert any("privacy differs between" in p for p in found)
     weiavg = of(results, "WeiAvg", **{"epsilon.high": 4.0})
     manifest = replace(
         results.manifest, cells=[replace(c, run=weiavg.id) if c.run == strict.id else c for c in results.manifest.cells]
     )
-    found = [p for f in verify(Results(manifest, results.records)) for p in f.problems]
+    found = [p for f in verify(Results(manifest, results.records), load()) for p in f.problems]
     assert any("filled by a run of WeiAvg" in p for p in found)
 
 
@@ -222,6 +226,8 @@ def test_a_release_without_noise_and_columns_out_of_range_are_noticed(results):
         ("kind", 3),
         ("sensitivity", np.nan),
         ("scale", -1.0),
+        ("rate", 1.5),
+        ("steps", 0),
     ):
         column = record.events[name].copy()
         column[3] = value
@@ -231,10 +237,10 @@ def test_a_release_without_noise_and_columns_out_of_range_are_noticed(results):
 
 def test_an_unknown_mechanism_and_an_odd_record_are_findings_not_crashes(results):
     record = of(results, "DPSGD")
-    privacy = {**record.config["privacy"], "mechanism": {"name": "homebrew"}}
-    assert any(
-        "no second opinion" in p for p in problems_of(results, record, config={**record.config, "privacy": privacy})
-    )
+    for name, accountant in (("homebrew", "gdp"), ("gaussian", "homebrew")):
+        noise = {"name": name, "accountant": {"name": accountant}}
+        config = {**record.config, "privacy": {**record.config["privacy"], "mechanism": noise}}
+        assert any("'homebrew'; allowed: " in p for p in problems_of(results, record, config=config))
     for changes in (
         {"config": {}},
         {"clients": {}},
@@ -249,9 +255,9 @@ def test_a_run_that_was_disqualified_is_reported_as_that_and_no_discrepancy(resu
     record = of(results, "DPSGD")
     half = record.events["round"] < 3
     events = signed(record, **{k: v[half] for k, v in record.events.items()})
-    spent = client_epsilons(
-        "gaussian", events["events"]["client"], np.sqrt(events["events"]["cost"]), record.clients["delta"]
-    )
+    kept = events["events"]
+    releases = event(kept["sensitivity"], kept["scale"])
+    _, spent = opinion(gaussian_epsilon, releases, kept["client"], record.clients["delta"])
     changed = replace(
         record,
         status="disqualified",
@@ -259,9 +265,78 @@ def test_a_run_that_was_disqualified_is_reported_as_that_and_no_discrepancy(resu
         **events,
         clients={**record.clients, "epsilon_spent": spent},
     )
-    finding = next(f for f in verify(replace_results(results, {record.id: changed})) if f.run == record.id)
+    finding = next(f for f in verify(replace_results(results, {record.id: changed}), load()) if f.run == record.id)
     assert finding.problems == ()
     assert finding.summary == "disqualified: client 2 has no budget left"
+
+
+def test_a_release_of_another_rate_or_of_more_steps_than_the_local_update_makes_is_noticed(results):
+    record = of(results, "DPSGD")
+    for name, value in (("rate", 0.5), ("steps", 2)):
+        column = np.full_like(record.events[name], value)
+        found = problems_of(results, record, **signed(record, **{name: column}))
+        assert any(f"gradient {name}" in p for p in found)
+        assert any("has no proof for the releases" in p for p in found)
+
+
+def test_the_summary_names_the_two_accountants_that_agreed(results):
+    found = {f.run: f for f in verify(results, load())}
+    record = of(results, "DPSGD")
+    assert found[record.id].accountants[0] == "gdp"
+    assert found[record.id].accountants[1].startswith("dp-accounting ")
+    assert found[record.id].summary.endswith(f"by gdp and {found[record.id].accountants[1]}")
+    assert found[of(results, "FedSGD").id].accountants == ()
+
+
+# ---------------------------------------------------------------- a stranger's noise
+
+
+class Homebrew(Gaussian):
+    """Normal noise under a name of its own."""
+
+    name = "homebrew"
+    accountant = "homebrew_dp"
+
+
+class HomebrewDP(GaussianDP):
+    """Its own accountant, with nobody else to ask."""
+
+    name = "homebrew_dp"
+
+    def second_opinion(self, events, client, delta):
+        return None
+
+
+class WithFriend(GaussianDP):
+    """The same with a second opinion."""
+
+    name = "homebrew_dp"
+
+    def second_opinion(self, events, client, delta):
+        return "a friend", GaussianDP().second_opinion(events, client, delta)[1]
+
+
+@pytest.mark.parametrize(
+    ("accountant", "who"), [(HomebrewDP, ("homebrew_dp",)), (WithFriend, ("homebrew_dp", "a friend"))]
+)
+def test_a_stranger_s_mechanism_that_brings_its_accountant_passes(tiny, catalogue, accountant, who):
+    def with_part(parts, kind, name, factory):
+        part = Part(kind, name, factory, "stranger", "stranger", "1.0", "dpflbench_algorithms.parts")
+        return {**parts, kind: {**parts[kind], name: part}}
+
+    parts = with_part(catalogue.parts, "mechanisms", "homebrew", Homebrew)
+    own = Catalogue(with_part(parts, "accountants", "homebrew_dp", accountant))
+    problems = []
+    body = {**tiny, "privacy": {**tiny["privacy"], "mechanism": "homebrew"}, "algorithms": ["WeiAvg"]}
+    planned = plan_suite(check(body, "tiny.yaml", Path(), problems), own, None)
+    records = {run.id: execute(run, own, Place()) for run in planned.runs.values()}
+    findings = list(verify(Results(planned.manifest, records), own))
+    assert [(f.problems, f.accountants) for f in findings] == [((), who)]
+    assert findings[0].summary.endswith("by homebrew_dp alone" if len(who) == 1 else "by homebrew_dp and a friend")
+    record = next(iter(records.values()))
+    less = replace(record, events={**record.events, "scale": record.events["scale"] / 2})
+    problems = next(iter(verify(Results(planned.manifest, {record.id: less}), own))).problems
+    assert any("overspend by homebrew_dp" in p for p in problems)
 
 
 # ---------------------------------------------------------------- the command
@@ -280,7 +355,7 @@ def test_the_command_says_one_line_a_run_and_exits_zero_or_one(results, tmp_path
     shown = CliRunner().invoke(app, [str(tmp_path)])
     assert shown.exit_code == 0, shown.output
     assert shown.output.count("ok  ") == len(results.records)
-    assert f"Verified: {len(results.records)} runs agree" in shown.output
+    assert f"Verified: {len(results.records)} runs stand a recount" in shown.output
     record = of(results, "DPSGD")
     events = signed(record, scale=record.events["scale"] / 2)
     store.write(replace(record, **events, reason="\x1b[2J"))
@@ -332,6 +407,6 @@ def test_a_quarter_of_a_thousand_clients_takes_a_fraction_of_a_second():
     client = np.repeat(np.arange(250), 40)
     ratio = np.repeat(rng.uniform(0.01, 0.2, 250), 40)
     start = time.process_time()
-    spent = client_epsilons("gaussian", client, ratio, np.full(250, 1e-5))
+    _, spent = opinion(gaussian_epsilon, event(ratio, 1.0), client, np.full(250, 1e-5))
     assert time.process_time() - start < 5  # 0.4 s on a quiet core
     np.testing.assert_allclose(spent, epsilon_of(ratio[::40] * np.sqrt(40), 1e-5), rtol=1e-8)

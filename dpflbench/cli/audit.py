@@ -61,7 +61,8 @@ def audit(
         for which in mechanism or allowed:
             outcomes = audit_algorithm(
                 made,
-                catalogue.get("mechanisms", which).factory(),
+                noise := catalogue.get("mechanisms", which).factory(),
+                catalogue.get("accountants", noise.accountant).factory(),
                 epsilon=epsilon,
                 clients=clients,
                 many=rounds,

@@ -176,9 +176,10 @@ class Attempt:
 
     def _save(self, state: State) -> bool:
         """Keep a checkpoint; False if this run has none."""
-        ledger = self.prepared.ledger if self.prepared else None
+        if self.prepared is None:
+            return False
         try:
-            self.watch.save(pack(self.run.id, self.place.device, state, ledger, self.clock))
+            self.watch.save(pack(self.run.id, self.place.device, state, self.prepared.ledger, self.clock))
         except CheckpointError as e:
             self.watch.say(f"{self.run.id}: no checkpoint: {e}; if it is stopped it starts over")
             return False

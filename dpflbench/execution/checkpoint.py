@@ -10,7 +10,7 @@ import io
 import pickle
 import time
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,14 @@ from torch import Tensor
 
 from dpflbench.errors import DpflbenchError
 from dpflbench.execution.yardstick import numerics
+from dpflbench.federation.calibration import Calibration
 from dpflbench.federation.evaluate import Point
-from dpflbench.federation.messages import Calibration
 from dpflbench.federation.simulate import Clock, State, World
-from dpflbench.interfaces import Losses, Plan, Probe
+from dpflbench.interfaces import Event, Losses, Plan, Probe
 from dpflbench.privacy.ledger import Ledger
+from dpflbench.privacy.unprotected import Unlimited
 
-SCHEMA = 1
+SCHEMA = 2
 ARRAY, PLACED = (
     "dpflbench/array",
     "dpflbench/placed",
@@ -36,7 +37,7 @@ class CheckpointError(DpflbenchError):
     """A state that cannot be kept, or a checkpoint that cannot be used; the run then starts from its first round."""
 
 
-def pack(run: str, device: str, state: State, ledger: Ledger | None, clock: Clock) -> bytes:
+def pack(run: str, device: str, state: State, ledger: Ledger | Unlimited, clock: Clock) -> bytes:
     """A checkpoint; CheckpointError if a plugin's state holds what a checkpoint cannot."""
     body = {
         "schema": SCHEMA,
@@ -49,8 +50,8 @@ def pack(run: str, device: str, state: State, ledger: Ledger | None, clock: Cloc
             "seconds": time.perf_counter() - clock.started,
             "cpu": time.process_time() - clock.cpu,
         },
-        "state": {f.name: freeze(_plain(f.name, getattr(state, f.name)), f"state.{f.name}") for f in fields(state)},
-        "ledger": None if ledger is None else freeze(ledger.state(), "ledger"),
+        "state": {name: freeze(value, f"state.{name}") for name, value in _kept(state).items()},
+        "ledger": freeze(ledger.state(), "ledger"),
     }
     buffer = io.BytesIO()
     torch.save(body, buffer)
@@ -58,8 +59,8 @@ def pack(run: str, device: str, state: State, ledger: Ledger | None, clock: Cloc
 
 
 def unpack(
-    data: bytes, run: str, device: str, world: World, ledger: Ledger | None
-) -> tuple[State, Ledger | None, Clock]:
+    data: bytes, run: str, device: str, world: World, ledger: Ledger | Unlimited
+) -> tuple[State, Ledger | Unlimited, Clock]:
     """What `pack` was given; CheckpointError says why a checkpoint cannot be used for this run."""
     body = _read(data)
     if body.get("schema") != SCHEMA or body.get("run") != run:
@@ -72,11 +73,7 @@ def unpack(
     try:
         parts = {name: thaw(value, device) for name, value in body["state"].items()}
         state = _rebuilt(parts)
-        restored = (
-            None
-            if body["ledger"] is None or ledger is None
-            else Ledger.from_state(ledger.mechanism, thaw(body["ledger"]))
-        )
+        restored = ledger.restored(thaw(body["ledger"]))
         times = body["clock"]
         clock = Clock(
             times["gradient"],
@@ -84,7 +81,7 @@ def unpack(
             time.perf_counter() - times["seconds"],
             time.process_time() - times["cpu"],
         )
-        _check(state, restored, world, ledger)
+        _check(state, restored, world)
     except (KeyError, TypeError, ValueError, AttributeError, DpflbenchError) as e:
         raise CheckpointError(f"does not fit the run ({type(e).__name__}: {e})") from None
     return state, restored, clock
@@ -155,47 +152,40 @@ def _read(data: bytes) -> dict[str, Any]:
     return body
 
 
-def _plain(name: str, value: Any) -> Any:
+def _kept(state: State) -> dict[str, Any]:
+    """What of a state is kept; a plan's notes are among the state's own already, and a part's state is its own
+    business.
+    """
+    plan = None if state.plan is None else replace(state.plan, notes={})
+    return {**_plain(replace(state, plan=plan, aggregator=None)), "aggregator": state.aggregator}
+
+
+def _plain(value: Any) -> Any:
     """The dataclasses inside a state as mappings."""
-    if name == "points":
-        return [(done, point.utility, point.loss) for done, point in value]
-    if name == "plan" and value is not None:  # its notes are among the state's notes already
-        probe = None if value.probe is None else _mapping(value.probe)
-        return {**_mapping(value), "probe": probe, "notes": {}}
-    if name in ("calibration", "losses") and value is not None:
-        return _mapping(value)
-    return value
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return {f.name: getattr(value, f.name) for f in fields(value)}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _rebuilt(parts: dict[str, Any]) -> State:
     plan, calibration = parts["plan"], parts["calibration"]
     if plan is not None:
         plan = Plan(**{**plan, "probe": None if plan["probe"] is None else Probe(**plan["probe"])})
-    points = tuple((done, Point(utility, loss)) for done, utility, loss in parts["points"])
-    return State(
-        **{
-            **parts,
-            "plan": plan,
-            "points": points,
-            "losses": Losses(**parts["losses"]),
-            "calibration": None if calibration is None else Calibration(**calibration),
+    if calibration is not None:
+        events = {
+            name: None if calibration[name] is None else Event(**calibration[name]) for name in ("message", "loss")
         }
+        calibration = Calibration(**{**calibration, **events})
+    points = tuple((done, Point(**point)) for done, point in parts["points"])
+    losses, notes = Losses(**parts["losses"]), tuple(parts["notes"])
+    return State(
+        **{**parts, "plan": plan, "calibration": calibration, "points": points, "losses": losses, "notes": notes}
     )
 
 
-def _check(state: State, restored: Ledger | None, world: World, fresh: Ledger | None) -> None:
-    """ValueError unless the budgets are those of the run and every participation is in the ledger."""
+def _check(state: State, restored: Ledger | Unlimited, world: World) -> None:
+    """ValueError unless the state is one of this run and every participation is in the ledger."""
     if not 0 <= state.round <= world.setup.rounds or state.theta.numel() != world.setup.layout.dim:
         raise ValueError(f"round {state.round}, {state.theta.numel()} parameters")
-    if (restored is None) != (fresh is None):
-        raise ValueError("a ledger where there is none, or none where there is one")
-    if restored is None or fresh is None:
-        return
-    if not (np.array_equal(restored.epsilon, fresh.epsilon) and np.array_equal(restored.delta, fresh.delta)):
-        raise ValueError("the budgets are not those of the run")
     if not np.array_equal(restored.used, state.used):
         raise ValueError("the ledger does not hold every participation")

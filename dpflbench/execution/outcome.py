@@ -37,7 +37,7 @@ def record_of(
         "n_examples": world.setup.n_examples,
         "epsilon": world.setup.epsilon,
         "delta": world.setup.delta,
-        "epsilon_spent": ledger.epsilon_spent() if ledger else np.full(world.setup.n_clients, np.inf),
+        "epsilon_spent": ledger.epsilon_spent(),
         "n_holdout": world.task.holdout.sizes.astype(np.int64),
     }
     final: dict[str, float] = {}
@@ -64,7 +64,7 @@ def record_of(
         curves,
         final,
         clients,
-        ledger.events() if ledger else {},
+        ledger.events(),
         _facts(run, assembly, prepared, state),
         notes,
         run.plugins,
@@ -159,9 +159,11 @@ def _facts(run: Run, assembly: Assembly, prepared: Prepared, state: State | None
         "initial_model": digest_of(prepared.theta),
         "final_model": digest_of(state.theta) if state is not None else "",
         "mechanism": {
-            "name": assembly.mechanism.name if assembly.mechanism else "none",
+            "name": assembly.mechanism.name,
+            "law": assembly.mechanism.law,
+            "accountant": assembly.accountant.name,
             "clip_norm": world.setup.clip_norm,
         },
         "references": dict(task.references),
-        "ledger_digest": prepared.ledger.digest() if prepared.ledger else "",
+        "ledger_digest": prepared.ledger.digest(),
     }

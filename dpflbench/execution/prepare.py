@@ -20,8 +20,10 @@ from dpflbench.assembly import Assembly
 from dpflbench.execution.sharing import shared_task
 from dpflbench.federation.gradients import Engine, initial_theta
 from dpflbench.federation.simulate import World
+from dpflbench.federation.trust import TRUSTS
 from dpflbench.interfaces import Dataset, Layout, Setup
 from dpflbench.privacy.ledger import Ledger
+from dpflbench.privacy.unprotected import Unlimited
 from dpflbench.randomness import Streams
 from dpflbench.tasks.datasets import load_task
 from dpflbench.tasks.features import Features
@@ -54,7 +56,7 @@ class Prepared:
     """A run ready for its first round."""
 
     world: World
-    ledger: Ledger | None
+    ledger: Ledger | Unlimited
     theta: Tensor
     phi: Tensor
 
@@ -76,7 +78,7 @@ def prepare(assembly: Assembly, place: Place, task: Task | None = None) -> Prepa
     with threads(place.threads):
         task = task or task_of(assembly, place)
         module = streams.isolated("init", lambda: assembly.model.build(task.input_shape, task.n_outputs))
-        order = assembly.mechanism.clip_order if assembly.mechanism else 2
+        order = assembly.mechanism.clip_order
         probe_layout = Engine(module, task.n_classes, order).layout
         phi = algorithm.transform.init(
             federation.clients, task.input_shape, probe_layout, streams.torch("transform")
@@ -84,42 +86,46 @@ def prepare(assembly: Assembly, place: Place, task: Task | None = None) -> Prepa
         engine = Engine(module, task.n_classes, order, algorithm.transform, phi.shape[1])
         setup = setup_of(assembly, task, streams, engine.layout, phi.shape[1])
         world = World(
-            algorithm,
-            setup,
-            task,
-            engine,
-            streams,
-            federation.weight_decay,
-            federation.momentum,
-            assembly.evaluate.every,
+            algorithm=algorithm,
+            setup=setup,
+            task=task,
+            engine=engine,
+            trust=TRUSTS[assembly.trust](),
+            streams=streams,
+            weight_decay=federation.weight_decay,
+            momentum=federation.momentum,
+            evaluate_every=assembly.evaluate.every,
         )
-        ledger = Ledger(setup.mechanism, setup.epsilon, setup.delta) if algorithm.private else None
-        return Prepared(world, ledger, initial_theta(module).to(place.device), phi)
+        return Prepared(world, ledger_of(setup, algorithm.private), initial_theta(module).to(place.device), phi)
+
+
+def ledger_of(setup: Setup, private: bool) -> Ledger | Unlimited:
+    """The ledger of a run, before anything is charged."""
+    return Ledger(setup.accountant, setup.epsilon, setup.delta) if private else Unlimited(setup.n_clients)
 
 
 def setup_of(assembly: Assembly, task: Task, streams: Streams, layout: Layout, phi_dim: int) -> Setup:
     """What everybody may know: budgets are drawn from their own stream, so every algorithm of a column has the same."""
     federation, n = assembly.federation, assembly.federation.clients
-    private = assembly.algorithm.private and assembly.epsilon is not None and assembly.mechanism is not None
     rng = streams.numpy("budgets")
-    epsilon = assembly.epsilon.draw(n, rng) if private and assembly.epsilon else np.full(n, np.inf)
-    delta = assembly.delta.draw(n, rng) if private and assembly.delta else np.zeros(n)
-    budget = assembly.mechanism.budget(epsilon, delta) if private and assembly.mechanism else np.full((n, 1), np.inf)
-    mechanism: Any = assembly.mechanism  # None only where nothing is noised or clipped
+    epsilon = assembly.epsilon.draw(n, rng) if assembly.epsilon else np.full(n, np.inf)
+    delta = assembly.delta.draw(n, rng) if assembly.delta else np.zeros(n)
     return Setup(
-        n,
-        federation.cohort,
-        federation.rounds,
-        task.train.sizes.astype(np.int64),
-        epsilon,
-        delta,
-        budget,
-        mechanism,
-        assembly.clip_norm or float("inf"),
-        federation.lr,
-        layout,
-        phi_dim,
-        task.n_classes,
+        n_clients=n,
+        cohort_size=federation.cohort,
+        rounds=federation.rounds,
+        n_examples=task.train.sizes.astype(np.int64),
+        epsilon=epsilon,
+        delta=delta,
+        budget=assembly.accountant.budget(epsilon, delta),
+        mechanism=assembly.mechanism,
+        accountant=assembly.accountant,
+        local=assembly.local,
+        clip_norm=assembly.clip_norm or float("inf"),
+        lr=federation.lr,
+        layout=layout,
+        phi_dim=phi_dim,
+        n_classes=task.n_classes,
     )
 
 

@@ -6,6 +6,7 @@ and go on.
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -14,18 +15,20 @@ import torch
 from torch import Tensor
 
 from dpflbench.errors import Diverged, PluginError
+from dpflbench.federation.calibration import Calibration, calibrate
 from dpflbench.federation.evaluate import Point, evaluate_global
 from dpflbench.federation.gradients import Engine
-from dpflbench.federation.messages import Calibration, Messages, calibrate, charge, release
-from dpflbench.federation.redaction import discreet
+from dpflbench.federation.messages import Messages, Participation, participate
 from dpflbench.federation.schedule import check_plan, draw_cohort
+from dpflbench.federation.trust import LocalTrust, initial
 from dpflbench.interfaces import Algorithm, Ints, Losses, Plan, PlanView, Setup, Updates
 from dpflbench.privacy.ledger import Ledger
+from dpflbench.privacy.unprotected import Unlimited
 from dpflbench.randomness import Streams
 from dpflbench.tasks.task import Task
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class World:
     """What does not change during a run."""
 
@@ -33,13 +36,14 @@ class World:
     setup: Setup
     task: Task
     engine: Engine
+    trust: LocalTrust
     streams: Streams
     weight_decay: float
     momentum: float
     evaluate_every: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class State:
     """What changes: all a checkpoint has to hold, together with the ledger."""
 
@@ -50,12 +54,19 @@ class State:
     aggregator: Any
     plan: Plan | None
     plan_end: int  # the round at which the selector is asked again
-    calibration: Calibration | None  # of the current plan; None without privacy
+    calibration: Calibration | None  # of the current plan
     uses_left: Ints  # [N], of the current plan
     used: Ints  # [N], over the run
     losses: Losses
     points: tuple[tuple[int, Point], ...] = ()
     notes: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def planned(self) -> tuple[Plan, Calibration]:
+        """The current plan and its noise; there is none before the first."""
+        if self.plan is None or self.calibration is None:
+            raise RuntimeError(f"round {self.round} has no plan")
+        return self.plan, self.calibration
 
 
 @dataclass(slots=True)
@@ -67,28 +78,36 @@ class Clock:
     started: float = field(default_factory=time.perf_counter)
     cpu: float = field(default_factory=time.process_time)  # set anew when the rounds begin
 
+    @contextmanager
+    def gradients(self, samples: int) -> Iterator[None]:
+        """Count what happens inside as time in which clients compute."""
+        began = time.perf_counter()
+        yield
+        self.gradient += time.perf_counter() - began
+        self.samples += samples
+
 
 def initial_state(world: World, theta: Tensor, phi: Tensor) -> State:
     """The state before the first round, evaluated once."""
     n, none = world.setup.n_clients, np.zeros(0)
     losses = Losses(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), none, none, none)
     state = State(
-        0,
-        theta,
-        torch.zeros_like(theta),
-        phi,
-        world.algorithm.aggregator.init(world.setup),
-        None,
-        0,
-        None,
-        np.zeros(n, dtype=np.int64),
-        np.zeros(n, dtype=np.int64),
-        losses,
+        round=0,
+        theta=theta,
+        velocity=torch.zeros_like(theta),
+        phi=phi,
+        aggregator=initial(world.algorithm.aggregator, world.setup),
+        plan=None,
+        plan_end=0,
+        calibration=None,
+        uses_left=np.zeros(n, dtype=np.int64),
+        used=np.zeros(n, dtype=np.int64),
+        losses=losses,
     )
     return _evaluated(world, state)
 
 
-def rounds(world: World, state: State, ledger: Ledger | None, clock: Clock | None = None) -> Iterator[State]:
+def rounds(world: World, state: State, ledger: Ledger | Unlimited, clock: Clock | None = None) -> Iterator[State]:
     """The states after each round still to play, in order. The ledger belongs to the run and is charged as rounds are
     played.
     """
@@ -100,10 +119,9 @@ def rounds(world: World, state: State, ledger: Ledger | None, clock: Clock | Non
         yield state
 
 
-def _planned(world: World, state: State, ledger: Ledger | None) -> State:
+def _planned(world: World, state: State, ledger: Ledger | Unlimited) -> State:
     """The state with a new plan, checked, and the noise it implies."""
-    setup = world.setup
-    left = ledger.left if ledger is not None else setup.budget
+    setup, left = world.setup, ledger.left
     view = PlanView(setup, state.round, state.used.copy(), left.copy(), state.losses)
     plan = world.algorithm.selector.plan(view, world.streams.numpy("select", -1 - state.round))
     check_plan(
@@ -114,12 +132,11 @@ def _planned(world: World, state: State, ledger: Ledger | None) -> State:
         who=world.algorithm.name,
     )
     note = {**plan.notes, "round": state.round, "horizon": int(plan.horizon), **_terms(plan)}
-    calibration = calibrate(plan, left, setup) if ledger is not None else None
     return replace(
         state,
         plan=plan,
         plan_end=state.round + int(plan.horizon),
-        calibration=calibration,
+        calibration=calibrate(plan, left, setup),
         uses_left=plan.uses.astype(np.int64),
         notes=(*state.notes, note),
     )
@@ -135,18 +152,25 @@ def _terms(plan: Plan) -> dict[str, Any]:
     return terms
 
 
-def play(world: World, state: State, ledger: Ledger | None, clock: Clock) -> State:
+def play(world: World, state: State, ledger: Ledger | Unlimited, clock: Clock) -> State:
     """The state after one round of a plan."""
-    setup = world.setup
+    setup, (plan, calibration) = world.setup, state.planned
     cohort = draw_cohort(state.uses_left, state.plan_end - state.round, world.streams.numpy("select", state.round))
-    lr = setup.lr(state.round)
-    messages = _messages(world, state, ledger, cohort, lr, clock)
+    rows, lr = torch.as_tensor(cohort, device=state.phi.device), setup.lr(state.round)
+    part = Participation(
+        round=state.round,
+        cohort=cohort,
+        theta=state.theta,
+        phi=state.phi[rows],
+        calibration=calibration,
+        probe=plan.probe,
+        lr=lr,
+    )
+    with clock.gradients(int(world.task.train.sizes[cohort].sum())):
+        messages = participate(part, setup, world.trust, world.engine, world.task.train, ledger, world.streams)
     direction, aggregator = _aggregated(world, state, cohort, messages)
     velocity, theta = _stepped(state.theta, state.velocity, direction, world, lr)
-    phi = state.phi
-    if phi.shape[1]:
-        rows = torch.as_tensor(cohort, device=phi.device)
-        phi = phi.index_copy(0, rows, phi[rows] - lr * messages.phi)
+    phi = state.phi.index_copy(0, rows, part.phi - lr * messages.phi) if state.phi.shape[1] else state.phi
     used, uses_left = state.used.copy(), state.uses_left.copy()
     used[cohort] += 1
     uses_left[cohort] -= 1
@@ -167,60 +191,29 @@ def play(world: World, state: State, ledger: Ledger | None, clock: Clock) -> Sta
     return _evaluated(world, after) if due else after
 
 
-@discreet
-def _messages(world: World, state: State, ledger: Ledger | None, cohort: Ints, lr: float, clock: Clock) -> Messages:
-    """The cohort's messages: charged and noised, or exact for an algorithm without privacy."""
-    began = time.perf_counter()
-    shards, engine, theta = world.task.train, world.engine, state.theta
-    phi = state.phi[torch.as_tensor(cohort, device=state.phi.device)]
-    if ledger is not None and state.calibration is not None and state.plan is not None:
-        charge(ledger, state.calibration, cohort, state.round, state.plan.probe)
-        messages = release(
-            engine,
-            theta,
-            phi,
-            shards,
-            cohort,
-            state.calibration,
-            world.setup.mechanism,
-            state.plan.probe,
-            lr,
-            world.streams,
-            state.round,
-        )
-    else:
-        clip = theta.new_full((len(cohort),), world.setup.clip_norm) if world.algorithm.clip else None
-        sums = engine.clipped_sums(theta, phi, shards, cohort, clip)
-        sizes = torch.as_tensor(shards.sizes[cohort], dtype=theta.dtype, device=theta.device)[:, None]
-        none = np.zeros(0)
-        messages = Messages(sums.theta / sizes, sums.phi / sizes, none, none, none)
-    clock.gradient += time.perf_counter() - began
-    clock.samples += int(shards.sizes[cohort].sum())
-    return messages
-
-
 def _aggregated(world: World, state: State, cohort: Ints, messages: Messages) -> tuple[Tensor, Any]:
     """The aggregator's direction, refused if it is not one."""
-    setup, values, calibration = world.setup, messages.theta.contiguous(), state.calibration
-    variance = setup.mechanism.variance(calibration.scale[cohort]) if calibration else np.zeros(len(cohort))
+    setup, values, (_, calibration) = world.setup, messages.theta.contiguous(), state.planned
 
     def row(array: Any) -> Tensor:
         return torch.as_tensor(array, dtype=values.dtype, device=values.device)
 
     updates = Updates(
-        values,
-        torch.as_tensor(cohort, device=values.device),
-        row(setup.epsilon[cohort]),
-        row(setup.delta[cohort]),
-        row(setup.n_examples[cohort]),
-        row(variance),
-        state.round,
+        values=values,
+        clients=torch.as_tensor(cohort, device=values.device),
+        epsilon=row(setup.epsilon[cohort]),
+        delta=row(setup.delta[cohort]),
+        n_examples=row(setup.n_examples[cohort]),
+        variance=row(setup.mechanism.variance(calibration.message.scale[cohort])),
+        round=state.round,
     )
     if not bool(torch.isfinite(values).all()):
         raise Diverged(f"a gradient is no longer finite in round {state.round}")
-    versions = values._version
-    direction, aggregator = world.algorithm.aggregator.aggregate(updates, state.aggregator)
-    who = f"aggregator of {world.algorithm.name}"
+    versions, who = values._version, f"aggregator of {world.algorithm.name}"
+    try:
+        direction, aggregator = world.trust.combine(world.algorithm.aggregator, updates, state.aggregator)
+    except PluginError as e:
+        raise PluginError(f"{who}: {e}") from None
     if values._version != versions:
         raise PluginError(f"{who}: changes updates.values in place; return a new tensor")
     if not isinstance(direction, Tensor) or direction.shape != state.theta.shape:

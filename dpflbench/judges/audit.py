@@ -19,8 +19,10 @@ from torch import Tensor, nn
 
 from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients import Engine
+from dpflbench.federation.local import FullStep
 from dpflbench.federation.simulate import State, World, initial_state, rounds
-from dpflbench.interfaces import Algorithm, Floats, LearningRate, Mechanism, Setup, Updates
+from dpflbench.federation.trust import LocalTrust
+from dpflbench.interfaces import Accountant, Algorithm, Floats, LearningRate, Mechanism, Setup, Updates
 from dpflbench.judges.bounds import Claim, Law, Outcome, audit
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.randomness import Streams
@@ -85,6 +87,7 @@ def canaries(many: int) -> Iterator[Canary]:
 def audit_algorithm(
     algorithm: Algorithm,
     mechanism: Mechanism,
+    accountant: Accountant,
     *,
     epsilon: float | None = None,
     delta: float = 1e-5,
@@ -104,20 +107,27 @@ def audit_algorithm(
         raise DpflbenchError(
             f"{algorithm.name}: not defined for {mechanism.name}; allowed: {', '.join(sorted(algorithm.mechanisms))}"
         )
-    budget = epsilon or (8.0 if mechanism.name == "gaussian" else 2.0), 0.0 if mechanism.pure else delta
+    law: Law = "laplace" if mechanism.law == "laplace" else "gaussian"
+    budget = epsilon or (8.0 if mechanism.law == "gaussian" else 2.0), 0.0 if accountant.pure else delta
     for canary in (c for c in canaries(many) if only is None or c.name in only):
-        quiet, claim = listen(algorithm, muted(mechanism), canary, 2, *budget, seed)
+        quiet, claim = listen(algorithm, muted(mechanism), accountant, canary, 2, *budget, seed)
 
         def release(stream: int, canary: Canary = canary) -> tuple[Floats, Floats]:
-            seen, _ = listen(algorithm, mechanism, canary, clients, *budget, stream)
+            seen, _ = listen(algorithm, mechanism, accountant, canary, clients, *budget, stream)
             return seen[0::2], seen[1::2]
 
-        law: Law = "laplace" if mechanism.pure else "gaussian"
         yield canary.name, audit(release, claim, law, confidence, seed, quiet[1] - quiet[0])
 
 
 def listen(
-    algorithm: Algorithm, mechanism: Mechanism, canary: Canary, clients: int, epsilon: float, delta: float, seed: int
+    algorithm: Algorithm,
+    mechanism: Mechanism,
+    accountant: Accountant,
+    canary: Canary,
+    clients: int,
+    epsilon: float,
+    delta: float,
+    seed: int,
 ) -> tuple[Floats, Claim]:
     """All a server sees of each client [N, M], even ones in one world and odd ones in the other, and what the ledger
     charged.
@@ -128,23 +138,36 @@ def listen(
     engine = Engine(module, 2, mechanism.clip_order, algorithm.transform, phi.shape[1])
     allowed = np.full(clients, epsilon), np.full(clients, delta)
     setup = Setup(
-        clients,
-        clients,
-        canary.rounds,
-        task.train.sizes.astype(np.int64),
-        *allowed,
-        mechanism.budget(*allowed),
-        mechanism,
-        1.0,
-        LearningRate(canary.lr),
-        layout,
-        phi.shape[1],
-        2,
+        n_clients=clients,
+        cohort_size=clients,
+        rounds=canary.rounds,
+        n_examples=task.train.sizes.astype(np.int64),
+        epsilon=allowed[0],
+        delta=allowed[1],
+        budget=accountant.budget(*allowed),
+        mechanism=mechanism,
+        accountant=accountant,
+        local=FullStep(),
+        clip_norm=1.0,
+        lr=LearningRate(canary.lr),
+        layout=layout,
+        phi_dim=phi.shape[1],
+        n_classes=2,
     )
-    world = World(replace(algorithm, aggregator=Listener()), setup, task, engine, streams, 0.0, 0.0, canary.rounds)
-    ledger = Ledger(mechanism, *allowed)
+    world = World(
+        algorithm=replace(algorithm, aggregator=Listener()),
+        setup=setup,
+        task=task,
+        engine=engine,
+        trust=LocalTrust(),
+        streams=streams,
+        weight_decay=0.0,
+        momentum=0.0,
+        evaluate_every=canary.rounds,
+    )
+    ledger = Ledger(accountant, *allowed)
     *_, last = rounds(world, initial_state(world, canary.theta, phi), ledger)
-    return _transcript(last, clients), _claim(ledger)
+    return _transcript(last, clients), _claim(ledger, mechanism)
 
 
 def muted(mechanism: Mechanism) -> Mechanism:
@@ -157,10 +180,14 @@ def muted(mechanism: Mechanism) -> Mechanism:
     return twin
 
 
-def _claim(ledger: Ledger) -> Claim:
+def _claim(ledger: Ledger, mechanism: Mechanism) -> Claim:
     spent = ledger.epsilon_spent()
     most = int(np.argmax(spent))
-    mu = math.sqrt(ledger.spent[most, 0]) if ledger.mechanism.name == "gaussian" else None
+    mu = None
+    if mechanism.law == "gaussian":  # of all its releases together, whatever currency they were charged in
+        events = ledger.events()
+        mine = events["client"] == most
+        mu = math.sqrt(float(np.sum((events["sensitivity"][mine] / events["scale"][mine]) ** 2)))
     return Claim(float(spent[most]), float(ledger.delta[most]), mu)
 
 

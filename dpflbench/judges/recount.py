@@ -1,26 +1,60 @@
-"""What can be wrong with one record: every number is recomputed from its ledger events and its configuration.
+"""The recount of one record: every number is computed again from its ledger events and its configuration.
 
 The recorded epsilon_spent is only compared, never used. Each check returns what it found wrong, in words.
 """
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpflbench.canonical import content_digest
-from dpflbench.judges.second_accountant import SLACK, client_epsilons
-from dpflbench.privacy.ledger import COLUMNS, GRADIENT, JOINT, KINDS, LOSS
-from dpflbench.privacy.sensitivity import gradient_sensitivity, joint_sensitivity, loss_sensitivity
+from dpflbench.catalogue import Catalogue
+from dpflbench.interfaces import Accountant, Event, LocalUpdate, Mechanism
+from dpflbench.judges.second_accountant import SLACK
+from dpflbench.privacy.ledger import COLUMNS, KINDS, NOT_FROZEN, totals
+from dpflbench.privacy.sensitivity import loss_sensitivity
 from dpflbench.results.record import Record
 
 Array = NDArray[Any]
 EXACT = 1e-9  # relative: what recomputing a float64 formula on another machine may change
 
 
-def check_record(record: Record) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Recount:
+    """What came out for one record: what is wrong, and who was asked what its releases cost."""
+
+    problems: tuple[str, ...]
+    accountants: tuple[str, ...] = ()  # one or two; none where no privacy was promised
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The parts of a record's own configuration that say what a release is and costs."""
+
+    mechanism: Mechanism
+    accountant: Accountant
+    local: LocalUpdate
+
+
+def rules_of(config: Mapping[str, Any], catalogue: Catalogue) -> Rules:
+    """The installed parts a record names; DpflbenchError if one is not installed."""
+    noise = {k: v for k, v in config["privacy"]["mechanism"].items() if k != "accountant"}
+    accountant = config["privacy"]["mechanism"]["accountant"]
+
+    def made(kind: str, given: Mapping[str, Any]) -> Any:
+        name = str(given.get("name", given.get("kind")))
+        return catalogue.get(kind, name).factory(**{k: v for k, v in given.items() if k not in ("name", "kind")})
+
+    return Rules(
+        made("mechanisms", noise), made("accountants", accountant), made("local_updates", config["federation"]["local"])
+    )
+
+
+def recount(record: Record, catalogue: Catalogue) -> Recount:
     """What is wrong with one record taken by itself."""
     problems = []
     facts, config = record.facts, record.config
@@ -29,24 +63,21 @@ def check_record(record: Record) -> list[str]:
     if not record.private:
         if record.events and len(record.events["client"]):
             problems.append("not private, and yet there are releases in a ledger")
-        return problems
+        return Recount(tuple(problems))
     if not record.events or not facts:
-        return problems if record.status != "done" else [*problems, "done, and yet there is no ledger"]
+        if record.status == "done":
+            problems.append("done, and yet there is no ledger")
+        return Recount(tuple(problems))
     malformed = check_columns(record)
     if malformed:
-        return [*problems, *malformed]
-    mechanism = str(config["privacy"]["mechanism"]["name"])
-    ledger = {
-        "mechanism": mechanism,
-        "epsilon": record.clients["epsilon"],
-        "delta": record.clients["delta"],
-        **record.events,
-    }
-    if content_digest(ledger) != facts["ledger_digest"]:
+        return Recount((*problems, *malformed))
+    rules = rules_of(config, catalogue)
+    budgets = {"epsilon": record.clients["epsilon"], "delta": record.clients["delta"]}
+    if content_digest({"accountant": rules.accountant.name, **budgets, **record.events}) != facts["ledger_digest"]:
         problems.append("the ledger digest does not match the releases")
-    for check in (check_budgets, check_schedule, check_sensitivities, check_spending):
-        problems += check(record)
-    return problems
+    problems += [*check_budgets(record), *check_schedule(record), *check_sensitivities(record, rules)]
+    found, accountants = check_spending(record, rules)
+    return Recount((*problems, *found), accountants)
 
 
 def check_columns(record: Record) -> list[str]:
@@ -62,8 +93,11 @@ def check_columns(record: Record) -> list[str]:
     inside = (events["client"] >= 0) & (events["client"] < n) & np.isin(events["kind"], range(len(KINDS)))
     inside &= (events["round"] >= 0) & (events["round"] < int(record.config["federation"]["rounds"]))
     inside &= (events["sensitivity"] > 0) & np.isfinite(events["sensitivity"]) & (events["scale"] >= 0)
+    inside &= (events["rate"] > 0) & (events["rate"] <= 1) & (events["steps"] > 0)
     at = np.flatnonzero(~inside)
-    return [f"release {at[0]}: client, round, kind, sensitivity or scale is out of range"] if len(at) else []
+    return (
+        [f"release {at[0]}: client, round, kind, sensitivity, scale, rate or steps is out of range"] if len(at) else []
+    )
 
 
 def check_budgets(record: Record) -> list[str]:
@@ -96,7 +130,7 @@ def check_schedule(record: Record) -> list[str]:
     """
     federation, events = record.config["federation"], record.events
     n, size, rounds = int(federation["clients"]), int(federation["cohort"]), int(federation["rounds"])
-    taking_part = events["kind"] != LOSS
+    taking_part = events["kind"] != KINDS.index("loss")
     pairs = events["round"].astype(np.int64) * n + events["client"]
     cohort, times = np.unique(pairs[taking_part], return_counts=True)
     problems = []
@@ -118,11 +152,11 @@ def check_schedule(record: Record) -> list[str]:
     return problems
 
 
-def check_sensitivities(record: Record) -> list[str]:
-    """Every release has the sensitivity that clip bound, loss bound and client size imply, and noise of a positive
-    scale.
+def check_sensitivities(record: Record, rules: Rules) -> list[str]:
+    """Every release has the sensitivity, rate and steps that clip bound, loss bound and client size imply, and noise of
+    a positive scale.
     """
-    events, size = record.events, record.clients["n_examples"].astype(np.float64)
+    events, size = record.events, record.clients["n_examples"].astype(np.int64)
     if int(size.sum()) != int(record.facts["n_train"]):
         return [f"clients hold {int(size.sum())} examples, the run {record.facts['n_train']}"]
     problems = [] if (events["scale"] > 0).all() else ["a release without noise"]
@@ -131,54 +165,76 @@ def check_sensitivities(record: Record) -> list[str]:
         return [*problems, "the plans of the run are not in its notes"]
     which = np.searchsorted(starts, events["round"], side="right") - 1
     for at, note in enumerate(record.notes):
-        for kind in (GRADIENT, LOSS, JOINT):
-            rows = (which == at) & (events["kind"] == kind)
+        for number, kind in enumerate(KINDS):
+            rows = (which == at) & (events["kind"] == number)
             if rows.any():
-                problems += _check_kind(record, note, kind, events["client"][rows], events["sensitivity"][rows])
+                problems += _check_kind(record, rules, note, kind, rows)
     return problems
 
 
-def _check_kind(record: Record, note: Mapping[str, Any], kind: int, whose: Array, found: Array) -> list[str]:
-    size = record.clients["n_examples"].astype(np.float64)
+def _check_kind(record: Record, rules: Rules, note: Mapping[str, Any], kind: str, rows: Array) -> list[str]:
+    """Releases of one kind under one plan, held against what the local update says they are."""
+    size, whose = record.clients["n_examples"].astype(np.int64), record.events["client"][rows]
     factor = np.asarray(note.get("clip_factor", np.ones(len(size))), dtype=np.float64)
-    clip = float(record.config["privacy"]["clip"]) * factor[whose]
+    clip = float(record.config["privacy"]["clip"]) * factor
     bound = float((note.get("probe") or {}).get("loss_bound", math.nan))
-    if kind != GRADIENT and not bound > 0:
-        return [f"a {KINDS[kind]} release in a plan without a probe"]
-    if kind == GRADIENT:
-        expected = gradient_sensitivity(clip, size[whose])
-    elif kind == LOSS:
-        expected = loss_sensitivity(bound, size[whose])
+    if kind != "gradient" and not bound > 0:
+        return [f"a {kind} release in a plan without a probe"]
+    if kind == "loss":
+        expected = rules.mechanism.event(kind, loss_sensitivity(bound, size)).of(whose)
     else:
-        expected = joint_sensitivity(clip, bound, size[whose])
-    wrong = np.flatnonzero(~np.isclose(found, expected, rtol=EXACT, atol=0))
-    if not len(wrong):
-        return []
-    at = wrong[0]
-    return [
-        f"client {whose[at]}: {KINDS[kind]} sensitivity {found[at]:.9g}, clip, loss bound and size give "
-        f"{expected[at]:.9g}"
-    ]
+        expected = rules.local.event(rules.mechanism, clip, size, bound if kind == "joint" else 0.0).of(whose)
+    for name in ("sensitivity", "rate", "steps"):
+        found, wanted = record.events[name][rows], getattr(expected, name)
+        wrong = np.flatnonzero(~np.isclose(found, wanted, rtol=EXACT, atol=0))
+        if len(wrong):
+            at = wrong[0]
+            return [
+                f"client {whose[at]}: {kind} {name} {found[at]:.9g}, clip, loss bound and size give {wanted[at]:.9g}"
+            ]
+    return []
 
 
-def check_spending(record: Record) -> list[str]:
-    """No client's epsilon, by the second opinion, is above its budget or different from what the record says."""
-    events, clients, mechanism = record.events, record.clients, str(record.config["privacy"]["mechanism"]["name"])
-    with np.errstate(divide="ignore"):  # no noise: an infinite ratio, an infinite epsilon
-        ratio = events["sensitivity"] / events["scale"]
-    spent = client_epsilons(mechanism, events["client"], ratio, clients["delta"])
+def check_spending(record: Record, rules: Rules) -> tuple[list[str], tuple[str, ...]]:
+    """No client's epsilon, by the run's accountant and by its second opinion, is above its budget or what was
+    recorded.
+    """
+    events, clients, accountant = record.events, record.clients, rules.accountant
+    whose = events["client"].astype(np.int64)
+    columns = {name: events[name] for name in ("sensitivity", "scale", "rate", "steps")}
+    releases = Event(kind="gradient", law=rules.mechanism.law, **columns)
+    why = accountant.supports(releases)
+    if why:
+        return [f"accountant {accountant.name} has no proof for the releases: {why}"], ()
+    cost = accountant.cost(releases)
+    total, order = totals(whose, events["round"], cost, accountant.budget(clients["epsilon"], clients["delta"]))
+    charged = np.where(order[:, None] == np.arange(cost.shape[1]), total, np.inf)  # one frozen order a client
+    spent = np.where(order == NOT_FROZEN, 0.0, accountant.epsilon(charged, clients["delta"]))
     problems = []
-    cost = ratio**2 if mechanism == "gaussian" else ratio
-    if events["cost"].shape != cost.shape or not np.allclose(events["cost"], cost, rtol=EXACT, atol=0):
+    if events["cost"].size != cost.size or not np.allclose(
+        events["cost"].reshape(cost.shape), cost, rtol=EXACT, atol=0
+    ):
         problems.append("a recorded cost is not that of its release")
-    over = spent > clients["epsilon"] + SLACK * (1 + clients["epsilon"])
-    if over.any():
-        at = int(np.argmax(spent - clients["epsilon"]))
-        problems.append(
-            f"{over.sum()} clients overspend; client {at}: epsilon {spent[at]:.9g} of {clients['epsilon'][at]:.9g}"
-        )
+    problems += _overspent(spent, clients["epsilon"], accountant.name)
     differs = ~(np.abs(spent - clients["epsilon_spent"]) <= SLACK * (1 + spent))
     if differs.any():
         at = int(np.flatnonzero(differs)[0])
         problems.append(f"client {at}: recorded epsilon {clients['epsilon_spent'][at]:.9g}, recomputed {spent[at]:.9g}")
-    return problems
+    second = accountant.second_opinion(releases, whose, clients["delta"])
+    if second is None:
+        return problems, (accountant.name,)
+    name, theirs = second
+    problems += _overspent(theirs, clients["epsilon"], name)
+    above = ~(theirs <= spent + SLACK * (1 + spent))
+    if above.any():
+        at = int(np.flatnonzero(above)[0])
+        problems.append(f"client {at}: epsilon {spent[at]:.9g} by {accountant.name}, {theirs[at]:.9g} by {name}")
+    return problems, (accountant.name, name)
+
+
+def _overspent(spent: Array, allowed: Array, who: str) -> list[str]:
+    over = ~(spent <= allowed + SLACK * (1 + allowed))
+    if not over.any():
+        return []
+    at = int(np.argmax(np.nan_to_num(spent - allowed, nan=np.inf, posinf=np.inf)))
+    return [f"{over.sum()} clients overspend by {who}; client {at}: epsilon {spent[at]:.9g} of {allowed[at]:.9g}"]

@@ -1,4 +1,5 @@
-"""A second opinion on epsilon, from the dp-accounting library: nothing of gaussian_dp.py or of a plugin is used here.
+"""A second opinion on epsilon, from the dp-accounting library: nothing of gaussian_dp.py or of an accountant is used
+here.
 
 A client's releases are given as ratios sensitivity / scale. Gaussian releases compose exactly to one Gaussian of ratio
 sqrt(sum ratio²); its epsilon comes from dp-accounting's analytic Gaussian mechanism, and dp-accounting's own
@@ -7,18 +8,18 @@ privacy loss, and the ratios add up.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
+from importlib.metadata import version
 from itertools import starmap
 
 import numpy as np
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.interfaces import Floats, Ints
+from dpflbench.interfaces import Event, Floats, Ints
 
 SLACK = 1e-6  # what two accountants may differ by, relative to 1 + epsilon
 Releases = tuple[tuple[float, int], ...]  # distinct ratios and how often each occurred
-Opinion = Callable[[Releases, float], float]
 
 
 @lru_cache(maxsize=1 << 16)
@@ -32,7 +33,7 @@ def gaussian_epsilon(releases: Releases, delta: float) -> float:
     releases = tuple((ratio, count) for ratio, count in releases if ratio > 0)
     if not releases:
         return 0.0
-    if delta == 0:
+    if delta == 0 or any(math.isinf(ratio) for ratio, _ in releases):
         return math.inf
     mu = math.sqrt(math.fsum(count * ratio * ratio for ratio, count in releases))
     exact = float(get_epsilon_gaussian(1.0 / mu, delta))
@@ -57,32 +58,25 @@ def laplace_epsilon(releases: Releases, delta: float) -> float:
 def _one_laplace(ratio: float, count: int) -> tuple[float, int]:
     from dp_accounting.pld.privacy_loss_mechanism import LaplacePrivacyLoss
 
-    if ratio > 0:
+    if 0 < ratio < math.inf:
         loss = LaplacePrivacyLoss(1.0 / ratio)
-        if (
-            loss.get_delta_for_epsilon(ratio * (1 + 1e-9)) > 1e-12
-            or not loss.get_delta_for_epsilon(ratio * (1 - 1e-3)) > 0
-        ):
+        near, below = ratio * (1 + 1e-9), ratio * (1 - 1e-3)
+        if loss.get_delta_for_epsilon(near) > 1e-12 or not loss.get_delta_for_epsilon(below) > 0:
             raise DpflbenchError(f"dp-accounting does not confirm epsilon {ratio:.9g} of one Laplace release")
     return ratio, count
 
 
-OPINIONS: dict[str, Opinion] = {"gaussian": gaussian_epsilon, "laplace": laplace_epsilon}
-
-
-def client_epsilons(mechanism: str, client: Ints, ratio: Floats, delta: Floats) -> Floats:
-    """[N], the epsilon of each client's releases; client [R] and ratio [R] are columns of events, delta [N]."""
-    opinion = OPINIONS.get(mechanism)
-    if opinion is None:
-        raise DpflbenchError(f"mechanism '{mechanism}': no second opinion; there is one for {', '.join(OPINIONS)}")
+def opinion(
+    price: Callable[[Releases, float], float], events: Event, client: Ints, delta: Floats
+) -> tuple[str, Floats]:
+    """dp-accounting's name and version, and the epsilon of each client's releases [N] by one of the functions above."""
+    with np.errstate(divide="ignore"):  # no noise: an infinite ratio, an infinite epsilon
+        ratio = events.sensitivity / events.scale
     spent = np.zeros(len(delta))
     order = np.argsort(client, kind="stable")
     owners, starts = np.unique(client[order], return_index=True)
     for n, ratios in zip(owners, np.split(ratio[order], starts[1:]), strict=True):
-        spent[n] = opinion(_releases(ratios), float(delta[n]))
-    return spent
-
-
-def _releases(ratios: Sequence[float] | Floats) -> Releases:
-    values, counts = np.unique(ratios, return_counts=True)
-    return tuple((float(v), int(c)) for v, c in zip(values, counts, strict=True))
+        values, counts = np.unique(ratios, return_counts=True)
+        releases = tuple((float(v), int(c)) for v, c in zip(values, counts, strict=True))
+        spent[n] = price(releases, float(delta[n]))
+    return f"dp-accounting {version('dp-accounting')}", spent

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from dpflbench.canonical import content_digest
+from dpflbench.catalogue import Catalogue
 from dpflbench.errors import DpflbenchError
-from dpflbench.judges.recount import check_record
+from dpflbench.judges.recount import Recount, recount
 from dpflbench.results.record import Record
 
 if TYPE_CHECKING:
@@ -32,9 +33,10 @@ class Finding:
     summary: str
     problems: tuple[str, ...] = ()
     missing: bool = False
+    accountants: tuple[str, ...] = ()  # who agreed on its epsilons: two, or one only; nobody where none was promised
 
 
-def verify(results: "Results") -> Iterator[Finding]:
+def verify(results: "Results", catalogue: Catalogue) -> Iterator[Finding]:
     """A finding for every run of the table, for every unreadable record and for every column that is not matched."""
     cells: dict[str, list[Cell]] = defaultdict(list)
     columns: dict[str, list[Cell]] = defaultdict(list)
@@ -48,17 +50,19 @@ def verify(results: "Results") -> Iterator[Finding]:
             if not any(run in problem for problem in results.problems):
                 yield Finding(run, _label(places[0]), "not there (yet)", missing=True)
             continue
-        place = partial(check_place, places=places, suite=results.manifest.suite)
-        problems = _guarded(check_record, record) + _guarded(place, record)
-        yield Finding(run, _label(places[0]), _summary(record) if not problems else "", tuple(problems))
+        found = _guarded(partial(recount, record, catalogue), lambda why: Recount((why,)))
+        place = partial(check_place, record, places, results.manifest.suite)
+        problems = (*found.problems, *_guarded(place, _alone))
+        summary = "" if problems else _summary(record, found.accountants)
+        yield Finding(run, _label(places[0]), summary, problems, accountants=found.accountants)
     yield from (Finding("", "unreadable record", "", (problem,)) for problem in results.problems)
     for column in columns.values():
         records = {
             c.algorithm: results.records[c.run] for c in column if c.run is not None and c.run in results.records
         }
-        problems = _guarded(check_column, records)
-        if problems:
-            yield Finding("", f"column {_coordinates(column[0])}, seed {column[0].seed}", "", tuple(problems))
+        unmatched = _guarded(partial(check_column, records), _alone)
+        if unmatched:
+            yield Finding("", f"column {_coordinates(column[0])}, seed {column[0].seed}", "", tuple(unmatched))
 
 
 def check_place(record: Record, places: "Sequence[Cell]", suite: Mapping[str, Any]) -> list[str]:
@@ -134,23 +138,28 @@ def _agrees(asked: Any, found: Any) -> bool:
     return bool(asked == found)
 
 
-def _guarded(check: Callable[[T], Sequence[str]], subject: T) -> list[str]:
+def _guarded(check: Callable[[], T], odd: Callable[[str], T]) -> T:
     """What a check finds; a record too odd to be checked is a finding as well."""
     try:
-        return list(check(subject))
+        return check()
     except DpflbenchError as e:
-        return [str(e)]
+        return odd(str(e))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as e:
-        return [f"cannot be checked ({type(e).__name__}: {e})"]
+        return odd(f"cannot be checked ({type(e).__name__}: {e})")
 
 
-def _summary(record: Record) -> str:
+def _alone(problem: str) -> list[str]:
+    return [problem]
+
+
+def _summary(record: Record, accountants: Sequence[str]) -> str:
     if record.status != "done":
         return f"{record.status}: {record.reason}"
     if not record.private:
         return "no privacy promised"
     share = np.max(record.clients["epsilon_spent"] / record.clients["epsilon"])
-    return f"{len(record.events['client'])} releases, at most {share:.4f} of an epsilon budget spent"
+    who = f"{accountants[0]} alone" if len(accountants) == 1 else " and ".join(accountants)
+    return f"{len(record.events['client'])} releases, at most {share:.4f} of an epsilon budget spent, by {who}"
 
 
 def _coordinates(cell: "Cell") -> str:

@@ -4,9 +4,15 @@ Rounding never breaks the promise. With `allowed` = what (epsilon, delta) buys, 
 (1 - 2^-33) and a charge must keep the sum at or below allowed (1 - 2^-34). A sum of n terms rounds by at most n 2^-53
 of itself, so up to 2^18 releases a client an even split of the budget always fits, and what fits is truly below
 allowed.
+
+A currency may be a curve over orders. Then ONE order a client counts, frozen when it first takes part: the order at
+which that participation takes the smallest share of the budget. Until then the client has released nothing, so whatever
+the choice depends on does not depend on its data, and from then on the ledger is a filter at a fixed order, valid for
+plans that depend on earlier releases (Feldman, Zrnic, "Individual privacy accounting via a Rényi filter", 2021). To
+accept whatever order still fits at the end would be a choice made after the fact, which no theorem covers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +20,11 @@ from numpy.typing import NDArray
 
 from dpflbench.canonical import content_digest
 from dpflbench.errors import BudgetExceeded, RunEnded
-from dpflbench.interfaces import Floats, Ints, Mechanism
+from dpflbench.interfaces import Accountant, Event, Floats, Ints
 
-GRADIENT, LOSS, JOINT = 0, 1, 2  # kinds of a release: Record.events["kind"]
-KINDS = ("gradient", "loss", "joint")
+KINDS = ("gradient", "loss", "joint")  # Record.events["kind"] counts them
 BUDGET_SHARE, LIMIT_SHARE = 1 - 2.0**-33, 1 - 2.0**-34
+NOT_FROZEN = -1
 Array = NDArray[Any]
 COLUMNS: Mapping[str, type[np.generic]] = {
     "client": np.int32,
@@ -26,6 +32,8 @@ COLUMNS: Mapping[str, type[np.generic]] = {
     "kind": np.int8,
     "sensitivity": np.float64,
     "scale": np.float64,
+    "rate": np.float64,
+    "steps": np.int32,
     "cost": np.float64,
 }
 
@@ -35,30 +43,29 @@ class LedgerError(RunEnded):
 
 
 class Ledger:
-    """What each of N clients may spend and has spent, in the currency of one mechanism.
+    """What each of N clients may spend and has spent, in the currency of one accountant.
 
-    A run without privacy has no ledger. Charging costs time in the size of the cohort, not of the federation.
+    Charging costs time in the size of the cohort, not of the federation.
     """
 
-    def __init__(self, mechanism: Mechanism, epsilon: Floats, delta: Floats) -> None:
-        self.mechanism = mechanism
+    def __init__(self, accountant: Accountant, epsilon: Floats, delta: Floats) -> None:
+        self.accountant = accountant
         self.epsilon = np.array(epsilon, dtype=np.float64)  # [N]
         self.delta = np.array(delta, dtype=np.float64)  # [N]
         if self.epsilon.ndim != 1 or self.epsilon.shape != self.delta.shape:
             raise LedgerError(
                 f"ledger: epsilon has shape {self.epsilon.shape}, delta {self.delta.shape}; allowed: [N] and [N]"
             )
-        allowed = np.asarray(mechanism.budget(self.epsilon, self.delta), dtype=np.float64)  # [N, A]
+        allowed = np.asarray(accountant.budget(self.epsilon, self.delta), dtype=np.float64)  # [N, A]
         if allowed.ndim != 2 or len(allowed) != len(self.epsilon) or not (allowed >= 0).all():
             raise LedgerError(
-                f"mechanism {mechanism.name}: budget of shape {allowed.shape}; allowed: [N, A], not negative"
+                f"accountant {accountant.name}: budget of shape {allowed.shape}; allowed: [N, A], not negative"
             )
         self.budget = allowed * BUDGET_SHARE
-        self.used: Ints = np.zeros(
-            len(allowed), dtype=np.int64
-        )  # [N], participations: gradients released, alone or jointly
+        self.used: Ints = np.zeros(len(allowed), dtype=np.int64)  # [N], participations
         self._limit = allowed * LIMIT_SHARE
         self._spent = np.zeros_like(allowed)
+        self._order = np.full(len(allowed), 0 if allowed.shape[1] == 1 else NOT_FROZEN)
         self._chunks: dict[str, list[Array]] = {name: [] for name in COLUMNS}
 
     @property
@@ -68,40 +75,39 @@ class Ledger:
 
     @property
     def left(self) -> Floats:
-        """[N, A], what calibration may still spend; never negative."""
-        return np.maximum(self.budget - self._spent, 0.0)
+        """[N, A], what calibration may still spend; never negative, and 0 at all orders but a client's frozen one."""
+        counts = (self._order[:, None] == NOT_FROZEN) | (self._order[:, None] == np.arange(self.budget.shape[1]))
+        return np.where(counts, np.maximum(self.budget - self._spent, 0.0), 0.0)
 
     @property
     def spent(self) -> Floats:
         """[N, A], what the releases so far cost."""
         return self._spent.copy()
 
-    def charge(self, round: int, clients: Array, sensitivity: Array, scale: Array, kind: int = GRADIENT) -> Floats:
-        """Record one release of each client [K], return its cost [K, A]; BudgetExceeded, and nothing recorded, if one
-        cannot pay.
+    def charge(self, round: int, clients: Array, releases: Sequence[Event]) -> None:
+        """Record one participation of each client [K], all its releases at once; each event has a row a client.
 
-        With a curve (A > 1) a client can pay while ANY one order of it stays within the budget: that order is then the
-        proof.
+        BudgetExceeded, and nothing recorded, if a client cannot pay for all of them.
         """
         clients = np.asarray(clients)
-        count = len(clients)
-        sensitivity = np.broadcast_to(np.asarray(sensitivity, dtype=np.float64), count)
-        scale = np.broadcast_to(np.asarray(scale, dtype=np.float64), count)
-        self._check(round, clients, sensitivity, scale, kind)
-        cost = np.asarray(self.mechanism.cost(scale, sensitivity), dtype=np.float64)
-        if cost.shape != (count, self.budget.shape[1]):
-            raise LedgerError(
-                f"mechanism {self.mechanism.name}: cost of shape {cost.shape} for {count} clients; allowed: [K, A]"
-            )
-        total = self._spent[clients] + cost
-        fits = ((total <= self._limit[clients]) & (cost >= 0) & np.isfinite(cost)).any(-1)  # no noise fits nowhere
+        costs = [self._priced(round, clients, event) for event in releases]
+        cost = np.sum(costs, axis=0)  # [K, A]
+        total = self._spent[clients] + costs[0]
+        for more in costs[1:]:  # one after the other, as a reader of the events adds them up
+            total = total + more
+        limit, rows = self._limit[clients], np.arange(len(clients))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            best = np.argmin(np.where(limit > 0, cost / limit, np.inf), axis=1)
+        order = np.where(self._order[clients] == NOT_FROZEN, best, self._order[clients])
+        at, most = total[rows, order], limit[rows, order]
+        sound = np.all([(c[rows, order] >= 0) & np.isfinite(c[rows, order]) for c in costs], axis=0)
+        fits = (at <= most) & sound  # no noise fits nowhere
         if not fits.all():
-            raise self._refusal(round, kind, int(np.flatnonzero(~fits)[0]), clients, cost, scale)
-        self._spent[clients] = total
-        if kind != LOSS:
-            self.used[clients] += 1
-        self._append(round, clients, sensitivity, scale, kind, cost)
-        return cost
+            raise self._refusal(round, int(np.flatnonzero(~fits)[0]), clients, releases, cost)
+        self._spent[clients], self._order[clients] = total, order
+        self.used[clients] += 1
+        for event, each in zip(releases, costs, strict=True):
+            self._append(round, clients, event, each)
 
     def events(self) -> dict[str, Array]:
         """All releases in order, as columns (see `Record`); cost is [R], or [R, A] for a curve."""
@@ -114,32 +120,36 @@ class Ledger:
         """
         seen = (self._spent != 0).any(-1)
         spent = np.zeros(self.n_clients)
-        spent[seen] = self.mechanism.epsilon(self._spent[seen], self.delta[seen])
+        total = np.where(self._order[:, None] == np.arange(self._spent.shape[1]), self._spent, np.inf)
+        spent[seen] = self.accountant.epsilon(total[seen], self.delta[seen])
         return spent
 
     def digest(self) -> str:
-        """SHA-256 over mechanism, budgets and events: equal ledgers, equal digests."""
-        return content_digest({"mechanism": self.mechanism.name, **self.state()})
+        """SHA-256 over accountant, budgets and events: equal ledgers, equal digests."""
+        return content_digest({"accountant": self.accountant.name, **self.state()})
 
     def state(self) -> dict[str, Array]:
-        """All that `from_state` needs, as arrays."""
+        """All that `restored` needs, as arrays."""
         return {"epsilon": self.epsilon.copy(), "delta": self.delta.copy(), **self.events()}
 
-    @classmethod
-    def from_state(cls, mechanism: Mechanism, state: Mapping[str, Array]) -> "Ledger":
-        """The ledger as it was, sums to the last bit; refused if its events do not fit its budgets."""
-        ledger = cls(mechanism, state["epsilon"], state["delta"])
+    def restored(self, state: Mapping[str, Array]) -> "Ledger":
+        """A ledger of the same accountant as it was, sums to the last bit; refused if it does not fit these budgets."""
+        ledger = Ledger(self.accountant, self.epsilon, self.delta)
+        if not all(np.array_equal(state[name], getattr(self, name)) for name in ("epsilon", "delta")):
+            raise LedgerError("ledger state: the budgets are not those of the run")
         columns = {name: np.asarray(state[name], dtype=dtype) for name, dtype in COLUMNS.items()}
-        if len(columns["client"]) == 0:
+        count = len(columns["client"])
+        if count == 0:
             return ledger
-        client, cost = columns["client"].astype(np.int64), columns["cost"].reshape(len(columns["client"]), -1)
+        client, cost = columns["client"].astype(np.int64), columns["cost"].reshape(count, -1)
         if client.min() < 0 or client.max() >= ledger.n_clients or cost.shape[1] != ledger.budget.shape[1]:
             raise LedgerError(
                 f"ledger state: clients {client.min()} to {client.max()}, costs {cost.shape}: do not fit the budgets"
             )
-        np.add.at(ledger._spent, client, cost)  # one after the other, as they were charged
-        np.add.at(ledger.used, client[columns["kind"] != LOSS], 1)
-        fits = (ledger._spent <= ledger._limit).any(-1)
+        ledger._spent, ledger._order = totals(client, columns["round"], cost, ledger._limit)
+        np.add.at(ledger.used, np.unique(np.stack([client, columns["round"]]), axis=1)[0], 1)
+        rows = np.unique(client)
+        fits = ledger._spent[rows, ledger._order[rows]] <= ledger._limit[rows, ledger._order[rows]]
         if not (fits.all() and (cost >= 0).all()):
             raise BudgetExceeded(
                 f"ledger state: {(~fits).sum()} clients spent more than they have, or a cost is negative"
@@ -147,9 +157,23 @@ class Ledger:
         ledger._chunks = {name: [column] for name, column in columns.items()}
         return ledger
 
-    def _check(self, round: int, clients: Array, sensitivity: Floats, scale: Floats, kind: int) -> None:
-        if not 0 <= kind < len(KINDS):
-            raise LedgerError(f"round {round}: release of kind {kind}; allowed: 0 to {len(KINDS) - 1}")
+    def _priced(self, round: int, clients: Array, event: Event) -> Floats:
+        """What each row of an event costs [K, A], refused if it is no release that can be accounted for."""
+        self._check(round, clients, event)
+        cost = np.asarray(self.accountant.cost(event), dtype=np.float64)
+        if cost.shape != (len(clients), self.budget.shape[1]):
+            raise LedgerError(
+                f"accountant {self.accountant.name}: cost of shape {cost.shape} for {len(clients)} clients; "
+                "allowed: [K, A]"
+            )
+        return cost
+
+    def _check(self, round: int, clients: Array, event: Event) -> None:
+        if event.kind not in KINDS:
+            raise LedgerError(f"round {round}: release of kind '{event.kind}'; allowed: {', '.join(KINDS)}")
+        why = self.accountant.supports(event)
+        if why:
+            raise LedgerError(f"round {round}: accountant {self.accountant.name} has no proof for this: {why}")
         if clients.ndim != 1 or clients.dtype.kind not in "iu":
             raise LedgerError(
                 f"round {round}: clients are {clients.dtype} of shape {clients.shape}; allowed: integers [K]"
@@ -159,8 +183,13 @@ class Ledger:
                 f"round {round}: clients {clients.min()} to {clients.max()}; allowed: 0 to {self.n_clients - 1}"
             )
         if len(np.unique(clients)) != len(clients):
-            raise LedgerError(f"round {round}: a client occurs twice in one {KINDS[kind]} release; allowed: once")
-        for name, values in (("scale", scale), ("sensitivity", sensitivity)):
+            raise LedgerError(f"round {round}: a client occurs twice in one {event.kind} release; allowed: once")
+        for name in ("scale", "sensitivity", "rate", "steps"):
+            values = getattr(event, name)
+            if values.shape != clients.shape:
+                raise LedgerError(
+                    f"round {round}: {name} has shape {values.shape}; allowed: [{len(clients)}], one a client"
+                )
             bad = ~(values >= 0)
             if bad.any():
                 at = int(np.flatnonzero(bad)[0])
@@ -168,26 +197,42 @@ class Ledger:
                     f"round {round}, client {clients[at]}: {name} {values[at]} of the noise; allowed: 0 or more"
                 )
 
-    def _refusal(self, round: int, kind: int, at: int, clients: Array, cost: Floats, scale: Floats) -> BudgetExceeded:
-        client = int(clients[at])
+    def _refusal(self, round: int, at: int, clients: Array, releases: Sequence[Event], cost: Floats) -> BudgetExceeded:
+        client, kinds = int(clients[at]), " and ".join(event.kind for event in releases)
         have, spent, more = (_show(values) for values in (self._limit[client], self._spent[client], cost[at]))
+        scales = ", ".join(f"{event.scale[at]:.6g}" for event in releases)
         return BudgetExceeded(
-            f"round {round}, client {client}: a {KINDS[kind]} release at scale {scale[at]:.6g} costs {more}, "
-            f"{spent} of {have}"
-            f" is spent (epsilon {self.epsilon[client]:.6g}, delta {self.delta[client]:.3g}, {self.mechanism.name})"
+            f"round {round}, client {client}: a {kinds} release at scale {scales} costs {more}, {spent} of {have} is "
+            f"spent (epsilon {self.epsilon[client]:.6g}, delta {self.delta[client]:.3g}, {self.accountant.name})"
         )
 
-    def _append(self, round: int, clients: Array, sensitivity: Floats, scale: Floats, kind: int, cost: Floats) -> None:
+    def _append(self, round: int, clients: Array, event: Event, cost: Floats) -> None:
         row = {
             "client": clients,
             "round": np.full(len(clients), round),
-            "kind": np.full(len(clients), kind),
-            "sensitivity": sensitivity,
-            "scale": scale,
+            "kind": np.full(len(clients), KINDS.index(event.kind)),
+            "sensitivity": event.sensitivity,
+            "scale": event.scale,
+            "rate": event.rate,
+            "steps": event.steps,
             "cost": cost[:, 0] if cost.shape[1] == 1 else cost,
         }
         for name, dtype in COLUMNS.items():
             self._chunks[name].append(np.array(row[name], dtype=dtype))
+
+
+def totals(client: Ints, round: Array, cost: Floats, limit: Floats) -> tuple[Floats, Ints]:
+    """What releases in order [R], [R], [R, A] add up to [N, A], and the order each client is charged at [N].
+
+    Sums are made one after the other, as charges are. `limit` is [N, A]; NOT_FROZEN for a client without a release.
+    """
+    total, order = np.zeros_like(limit), np.full(len(limit), NOT_FROZEN)
+    np.add.at(total, client, cost)
+    for n in np.unique(client):
+        mine = client == n
+        first = cost[mine & (round == round[mine][0])].sum(0)
+        order[n] = 0 if cost.shape[1] == 1 else np.argmin(np.where(limit[n] > 0, first / limit[n], np.inf))
+    return total, order
 
 
 def _show(values: Floats) -> str:

@@ -10,10 +10,12 @@ def test_the_installed_plugin_conforms():
     check_plugin("my_plugin")               # everything it registers; also `dpflbench check my_plugin`
 """
 
+from dpflbench.testing.accountants import check_accountant
 from dpflbench.testing.aggregators import check_aggregator
 from dpflbench.testing.algorithms import check_algorithm
 from dpflbench.testing.factories import check_factory
 from dpflbench.testing.kit import Outcome, check_part, check_plugin, examine
+from dpflbench.testing.local_updates import check_local_update
 from dpflbench.testing.mechanisms import check_mechanism
 from dpflbench.testing.rules import ConformanceError
 from dpflbench.testing.selectors import check_selector
@@ -23,10 +25,12 @@ from dpflbench.testing.transforms import check_transform
 __all__ = [
     "ConformanceError",
     "Outcome",
+    "check_accountant",
     "check_aggregator",
     "check_algorithm",
     "check_dataset",
     "check_factory",
+    "check_local_update",
     "check_mechanism",
     "check_model",
     "check_part",

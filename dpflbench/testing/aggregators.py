@@ -2,13 +2,13 @@
 given.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dpflbench.interfaces import Aggregator, Setup, Updates
+from dpflbench.interfaces import Cohort, LinearAggregator, RowAggregator, Setup, Updates
 from dpflbench.testing.factories import named, obtain
 from dpflbench.testing.rules import (
     attempt,
@@ -21,7 +21,7 @@ from dpflbench.testing.rules import (
     refuse,
     unchanged,
 )
-from dpflbench.testing.worlds import devices, setup_of, standard_mechanisms, updates_of
+from dpflbench.testing.worlds import devices, setup_of, standard_noise, updates_of
 
 ROUNDS, ROWS = 3, 6
 
@@ -30,9 +30,14 @@ def check_aggregator(part: Any, who: str = "") -> None:
     """Raise ConformanceError at the first broken rule; `part` is an aggregator or a factory of one."""
     who = named(part, "aggregator", who)
     aggregator = obtain(part, who)
-    needs_methods(who, aggregator, Aggregator, {"init": 1, "aggregate": 2})
-    for mechanism in standard_mechanisms().values():
-        setup = setup_of(mechanism)
+    if callable(getattr(aggregator, "weights", None)):
+        needs_methods(who, aggregator, LinearAggregator, {"weights": 1})
+        pickled(who, aggregator)
+        aggregator = ByWeights(aggregator, who)
+    else:
+        needs_methods(who, aggregator, RowAggregator, {"init": 1, "aggregate": 2})
+    for noise in standard_noise().values():
+        setup = setup_of(noise)
         first = _directions(aggregator, setup, who)
         again = _directions(aggregator, setup, who)
         if difference(first, again):
@@ -53,6 +58,39 @@ def check_aggregator(part: Any, who: str = "") -> None:
         _follows_type_and_device(aggregator, setup, who)
         _few_rows(aggregator, setup, who)
         _nan_row_is_seen(aggregator, setup, who)
+
+
+@dataclass(frozen=True)
+class ByWeights:
+    """A linear aggregator as one of rows, so that all rules are the same for both; it is shown everything but the
+    rows.
+    """
+
+    part: Any
+    who: str
+
+    def init(self, setup: Setup) -> None:
+        """Return None: weights have no state."""
+
+    def aggregate(self, updates: Updates, state: None) -> tuple[Tensor, None]:
+        """Return the weighted sum of the rows."""
+        known = {f.name: getattr(updates, f.name) for f in fields(Cohort)}
+        weights = self.part.weights(Cohort(**known))
+        if weights is None:
+            return updates.values.mean(0), None
+        if not isinstance(weights, Tensor) or weights.shape != updates.epsilon.shape:
+            found = tuple(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
+            refuse(
+                self.who,
+                f"weights returns {found}",
+                "one number a client [K], or None for equal weights",
+                "return them",
+            )
+        if weights.dtype != updates.values.dtype:
+            refuse(
+                self.who, f"weights are {weights.dtype}", f"{updates.values.dtype}", "compute from the cohort's tensors"
+            )
+        return weights @ updates.values, None
 
 
 def _directions(aggregator: Any, setup: Setup, who: str) -> list[Tensor]:

@@ -7,6 +7,7 @@ import numpy as np
 from dpflbench.assembly import assemble
 from dpflbench.catalogue import Catalogue, Part
 from dpflbench.execution.attempt import Place, execute
+from dpflbench.federation.local import FullStep
 from dpflbench.interfaces import Algorithm
 from dpflbench.plan import Run
 from dpflbench.results.record import Record
@@ -16,7 +17,7 @@ from dpflbench.testing.factories import named, obtain
 from dpflbench.testing.rules import pickled, refuse
 from dpflbench.testing.selectors import check_selector
 from dpflbench.testing.transforms import check_transform
-from dpflbench.testing.worlds import Toy, standard_mechanisms
+from dpflbench.testing.worlds import Toy, standard_noise
 
 CLIENTS, COHORT, ROUNDS = 8, 3, 6
 
@@ -36,7 +37,7 @@ def check_algorithm(part: Any, who: str = "") -> None:
         refuse(who, f"its name is {algorithm.name!r}", "a printable name", "give it the name of its row in a table")
     if algorithm.private and not algorithm.clip:
         refuse(who, "is private and does not clip", "a clip bound wherever there is noise", "leave clip at True")
-    known = standard_mechanisms()
+    known = standard_noise()
     allowed = set(known) if algorithm.mechanisms is None else set(algorithm.mechanisms)
     if not allowed:
         refuse(who, "mechanisms is empty", "at least one name, or None for any", "leave mechanisms out")
@@ -63,10 +64,12 @@ def short_run(algorithm: Algorithm, mechanism: str, who: str) -> Record:
     def part(kind: str, name: str, made: Any) -> Part:
         return Part(kind, name, lambda: made, "check", "dpflbench", "0", "dpflbench.testing")
 
-    noise = standard_mechanisms()[mechanism]
+    noise, accountant = standard_noise()[mechanism]
     catalogue = Catalogue(
         {
             "mechanisms": {mechanism: part("mechanisms", mechanism, noise)},
+            "accountants": {accountant.name: part("accountants", accountant.name, accountant)},
+            "local_updates": {"full_step": part("local_updates", "full_step", FullStep())},
             "datasets": {"toy": part("datasets", "toy", Toy())},
             "models": {"softmax": part("models", "softmax", Softmax())},
             "algorithms": {"it": part("algorithms", "it", algorithm)},

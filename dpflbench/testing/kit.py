@@ -9,9 +9,11 @@ from typing import Any, Literal
 from dpflbench.catalogue import Catalogue, Part, load
 from dpflbench.errors import DpflbenchError
 from dpflbench.schema import suggest
+from dpflbench.testing.accountants import check_accountant
 from dpflbench.testing.aggregators import check_aggregator
 from dpflbench.testing.algorithms import check_algorithm
 from dpflbench.testing.factories import check_factory, required
+from dpflbench.testing.local_updates import check_local_update
 from dpflbench.testing.mechanisms import check_mechanism
 from dpflbench.testing.rules import ConformanceError, refuse
 from dpflbench.testing.selectors import check_selector
@@ -20,6 +22,8 @@ from dpflbench.testing.transforms import check_transform
 
 CHECKS: dict[str, Callable[..., Any]] = {
     "mechanisms": check_mechanism,
+    "accountants": check_accountant,
+    "local_updates": check_local_update,
     "selectors": check_selector,
     "aggregators": check_aggregator,
     "transforms": check_transform,

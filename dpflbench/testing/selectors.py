@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from dpflbench.errors import BudgetExceeded, DpflbenchError, PluginError
-from dpflbench.federation.messages import Calibration, calibrate, charge
+from dpflbench.federation.calibration import Calibration, calibrate
 from dpflbench.federation.schedule import check_plan, draw_cohort
-from dpflbench.interfaces import Floats, Ints, Losses, Mechanism, Plan, PlanView, Selector, Setup
+from dpflbench.interfaces import Accountant, Floats, Ints, Losses, Mechanism, Plan, PlanView, Selector, Setup
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.randomness import Streams
 from dpflbench.testing.factories import named, obtain
@@ -22,7 +22,7 @@ from dpflbench.testing.rules import (
     refuse,
     unchanged,
 )
-from dpflbench.testing.worlds import setup_of, standard_mechanisms
+from dpflbench.testing.worlds import setup_of, standard_noise
 
 # (clients, cohort, rounds, equal clients): everybody every round, one a round, a single client, a single round
 EDGES = ((6, 6, 4, False), (6, 1, 12, False), (1, 1, 3, False), (8, 3, 1, False), (9, 3, 6, True))
@@ -36,13 +36,13 @@ def check_selector(part: Any, who: str = "", mechanisms: frozenset[str] | None =
     who = named(part, "selector", who)
     selector = obtain(part, who)
     needs_methods(who, selector, Selector, {"plan": 2})
-    for mechanism in standard_mechanisms().values():
-        if mechanisms is None or mechanism.name in mechanisms:
-            _check_under(selector, mechanism, who)
+    for name, noise in standard_noise().items():
+        if mechanisms is None or name in mechanisms:
+            _check_under(selector, noise, who)
 
 
-def _check_under(selector: Any, mechanism: Mechanism, who: str) -> None:
-    setup = setup_of(mechanism)
+def _check_under(selector: Any, noise: tuple[Mechanism, Accountant], who: str) -> None:
+    setup = setup_of(noise)
     first = attempt(who, "planning 4 of 12 clients in 10 rounds", "a plan", lambda: played(selector, setup, 1, who))
     if difference(first, played(selector, setup, 1, who)):
         refuse(
@@ -58,7 +58,7 @@ def _check_under(selector: Any, mechanism: Mechanism, who: str) -> None:
     for n, cohort, rounds, equal in EDGES:
         world = f"{who} ({cohort} of {n} clients, {rounds} rounds)"
         try:
-            played(selector, setup_of(mechanism, n, cohort, rounds, equal), 2, world)
+            played(selector, setup_of(noise, n, cohort, rounds, equal), 2, world)
         except ConformanceError:
             raise
         except DpflbenchError:
@@ -67,7 +67,7 @@ def _check_under(selector: Any, mechanism: Mechanism, who: str) -> None:
 
 def played(selector: Any, setup: Setup, seed: int, who: str) -> list[dict[str, Any]]:
     """Every plan of a whole run, checked, scheduled and charged; as plain mappings."""
-    ledger, streams = Ledger(setup.mechanism, setup.epsilon, setup.delta), Streams(seed)
+    ledger, streams = Ledger(setup.accountant, setup.epsilon, setup.delta), Streams(seed)
     used = np.zeros(setup.n_clients, dtype=np.int64)
     losses = Losses(used[:0], used[:0], np.zeros(0), np.zeros(0), np.zeros(0))
     plans: list[dict[str, Any]] = []
@@ -76,7 +76,7 @@ def played(selector: Any, setup: Setup, seed: int, who: str) -> list[dict[str, A
         view = PlanView(setup, round, used.copy(), ledger.left.copy(), losses)
         plan = _planned(selector, view, streams, who)
         calibration = calibrate(plan, ledger.left, setup)
-        _affordable(plan, calibration.scale, who)
+        _affordable(plan, calibration.message.scale, who)
         end, uses_left = round + int(plan.horizon), plan.uses.astype(np.int64)
         for now in range(round, end):
             cohort = draw_cohort(uses_left, end - now, streams.numpy("select", now))
@@ -146,7 +146,7 @@ def _affordable(plan: Plan, scale: Floats, who: str) -> None:
 
 def _charged(ledger: Ledger, plan: Plan, calibration: Calibration, cohort: Ints, round: int, who: str) -> None:
     try:
-        charge(ledger, calibration, cohort, round, plan.probe)
+        ledger.charge(round, cohort, calibration.releases(cohort, plan.probe))
     except BudgetExceeded as e:
         refuse(
             who,
@@ -160,7 +160,7 @@ def _answered(
     losses: Losses, plan: Plan, calibration: Calibration, setup: Setup, cohort: Ints, round: int, streams: Streams
 ) -> Losses:
     """The losses with made-up noisy answers to the plan's probe."""
-    if plan.probe is None or calibration.loss_scale is None:
+    if plan.probe is None:
         return losses
     rng = streams.numpy("probe", round)
     received = rng.uniform(0.0, plan.probe.loss_bound, len(cohort))
@@ -172,5 +172,5 @@ def _answered(
         np.append(losses.client, cohort),
         np.append(losses.received, received),
         np.append(losses.stepped, stepped),
-        np.append(losses.variance, setup.mechanism.variance(calibration.loss_scale[cohort])),
+        np.append(losses.variance, setup.mechanism.variance(calibration.loss_scale()[cohort])),
     )

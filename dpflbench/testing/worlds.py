@@ -14,7 +14,9 @@ from torch import Tensor
 
 from dpflbench.catalogue import GROUP, load
 from dpflbench.errors import DpflbenchError
+from dpflbench.federation.local import FullStep
 from dpflbench.interfaces import (
+    Accountant,
     Availability,
     Examples,
     Layout,
@@ -24,7 +26,6 @@ from dpflbench.interfaces import (
     Setup,
     Updates,
 )
-from dpflbench.privacy.sensitivity import gradient_sensitivity
 
 # two layers and a normalisation between them: what an aggregator that looks at tensors meets
 LAYOUT = Layout(
@@ -40,18 +41,21 @@ LAYOUT = Layout(
 
 
 @lru_cache
-def standard_mechanisms() -> dict[str, Mechanism]:
-    """Gaussian and Laplace noise as dpflbench's own distribution supplies them, whatever else is installed."""
+def standard_noise() -> dict[str, tuple[Mechanism, Accountant]]:
+    """Gaussian and Laplace noise with their accountants as dpflbench's own distribution supplies them, whatever else is
+    installed.
+    """
     points = [
         p for p in entry_points(group=GROUP) if p.dist is not None and p.dist.name == "dpflbench" and p.name == "parts"
     ]
-    parts = load(points=points).parts["mechanisms"]
-    missing = {"gaussian", "laplace"} - set(parts)
+    parts = load(points=points).parts
+    missing = {"gaussian", "laplace"} - set(parts["mechanisms"])
     if missing:
         raise DpflbenchError(
             f"dpflbench's own {' and '.join(sorted(missing))} noise is not installed; reinstall dpflbench"
         )
-    return {name: parts[name].factory() for name in ("gaussian", "laplace")}
+    mechanisms = [parts["mechanisms"][name].factory() for name in ("gaussian", "laplace")]
+    return {m.name: (m, parts["accountants"][m.accountant].factory()) for m in mechanisms}
 
 
 def devices() -> list[str]:
@@ -65,7 +69,7 @@ def devices() -> list[str]:
 
 
 def setup_of(
-    mechanism: Mechanism,
+    noise: tuple[Mechanism, Accountant],
     n_clients: int = 12,
     cohort_size: int = 4,
     rounds: int = 10,
@@ -74,26 +78,29 @@ def setup_of(
     phi_dim: int = 0,
 ) -> Setup:
     """Public facts of a federation whose clients differ in size and budget, or not at all (`equal`)."""
+    mechanism, accountant = noise
     rng = np.random.default_rng(20240816)
     n_examples = rng.integers(50, 200, n_clients)
     epsilon, delta = rng.uniform(0.5, 4.0, n_clients), rng.uniform(1e-5, 1e-4, n_clients)
     if equal:
         n_examples, epsilon, delta = np.full(n_clients, 100), np.full(n_clients, 2.0), np.full(n_clients, 1e-5)
-    delta = np.zeros(n_clients) if mechanism.pure else delta
+    delta = np.zeros(n_clients) if accountant.pure else delta
     return Setup(
-        n_clients,
-        cohort_size,
-        rounds,
-        n_examples.astype(np.int64),
-        epsilon,
-        delta,
-        mechanism.budget(epsilon, delta),
-        mechanism,
-        1.0,
-        LearningRate(0.5, 100.0),
-        layout,
-        phi_dim,
-        3,
+        n_clients=n_clients,
+        cohort_size=cohort_size,
+        rounds=rounds,
+        n_examples=n_examples.astype(np.int64),
+        epsilon=epsilon,
+        delta=delta,
+        budget=accountant.budget(epsilon, delta),
+        mechanism=mechanism,
+        accountant=accountant,
+        local=FullStep(),
+        clip_norm=1.0,
+        lr=LearningRate(0.5, 100.0),
+        layout=layout,
+        phi_dim=phi_dim,
+        n_classes=3,
     )
 
 
@@ -101,8 +108,7 @@ def updates_of(setup: Setup, round: int, rows: int, dtype: torch.dtype = torch.f
     """Noisy updates of one round: `rows` clients, in the order of their numbers as in a run."""
     rng = np.random.default_rng([7, round, rows])
     clients = np.sort(rng.permutation(setup.n_clients)[:rows])
-    sensitivity = gradient_sensitivity(np.full(setup.n_clients, setup.clip_norm), setup.n_examples)
-    scale = setup.mechanism.scale(setup.budget / 4, sensitivity)
+    scale = setup.accountant.scale(setup.budget / 4, setup.message())
     common = rng.normal(0.0, 0.1, setup.layout.dim)
     values = common + scale[clients, None] * rng.normal(0.0, 1.0, (rows, setup.layout.dim))
 
@@ -110,13 +116,13 @@ def updates_of(setup: Setup, round: int, rows: int, dtype: torch.dtype = torch.f
         return torch.as_tensor(array, dtype=dtype, device=device)
 
     return Updates(
-        column(values),
-        torch.as_tensor(clients, device=device),
-        column(setup.epsilon[clients]),
-        column(setup.delta[clients]),
-        column(setup.n_examples[clients]),
-        column(setup.mechanism.variance(scale)[clients]),
-        round,
+        values=column(values),
+        clients=torch.as_tensor(clients, device=device),
+        epsilon=column(setup.epsilon[clients]),
+        delta=column(setup.delta[clients]),
+        n_examples=column(setup.n_examples[clients]),
+        variance=column(setup.mechanism.variance(scale)[clients]),
+        round=round,
     )
 
 

@@ -9,13 +9,13 @@ heterogeneity (P1) and prices each client by what is left of its budget.
 | T_n, T_{n,0}, C_n | `uses`, `planned`, `view.used` |
 | T_0, Θ | `probe_rounds`, `loss_bound` |
 | Λ Φ_n | `noise_price`: E‖Z_n‖² of one message that spends a client's whole budget, in gradient units |
-| z | `mechanism.exponent` |
+| z | `accountant.exponent` |
 | Γ_n | `heterogeneity` (bcs_estimates.py) |
 | Ω_A, Ω_B | only their ratio matters: P1 is Σ ΛΦ_n T_n^(z+1) + K (L + 3μ(γ+T)/8) Γ_n T_n |
 
 Differs:
-* Budgets are spent in the mechanism's own currency (Gaussian: exact Gaussian DP), so Lemma 1's sqrt(T_n) holds;
-  Algorithm 2 splits (ε, δ) linearly, which the mechanism offers as `composition: linear` (then z = 2).
+* Budgets are spent in the accountant's own currency (Gaussian: exact Gaussian DP), so Lemma 1's sqrt(T_n) holds;
+  Algorithm 2 splits (ε, δ) linearly, which the accountant `gdp` offers as `composition: linear` (then z = 2).
 * Uses are whole numbers between 0 and the rounds left, and each is kept exactly by systematic sampling. With the
   paper's fractional T_n < 1 a single participation overspends, and T_n > T cannot be kept; its independent draws leave
   planned uses unmade and end with cohorts below K, so they are not offered.
@@ -98,7 +98,7 @@ class BiasedSelection:
         programme = proposition_1(view)
         planned = solve(programme, self.solver)
         uses = round_uses(planned * horizon / float(setup.rounds), horizon * setup.cohort_size, rng)
-        cost = setup.mechanism.per_use(view.left, planned.astype(np.float64), setup.epsilon, setup.delta)
+        cost = setup.accountant.per_use(view.left, planned.astype(np.float64), setup.epsilon, setup.delta)
         literal = self.probe == "literal"
         probe = Probe(
             self._loss_bound(setup),
@@ -174,7 +174,7 @@ class BiasedSelection:
         planned = solve(
             proposition_1(PlanView(setup, 0, np.zeros_like(view.used), setup.budget, view.losses)), self.solver
         )
-        cost = setup.mechanism.per_use(setup.budget, np.maximum(planned, 1.0), setup.epsilon, setup.delta)
+        cost = setup.accountant.per_use(setup.budget, np.maximum(planned, 1.0), setup.epsilon, setup.delta)
         energy = noise_energy(
             setup, cost if literal else cost * (1.0 - self.probe_share), self._loss_bound(setup) if literal else 0.0
         )
@@ -184,15 +184,15 @@ class BiasedSelection:
 
 def noise_energy(setup: Setup, cost: Floats, loss_bound: float = 0.0) -> Floats:
     """E‖Z_n‖² [N] of one message at that cost; `loss_bound` is what a joint message adds to the clip bound."""
-    sensitivity = 2.0 * (setup.clip_norm + loss_bound) / setup.n_examples
-    return setup.dim * setup.mechanism.variance(setup.mechanism.scale(cost, sensitivity))
+    message = setup.message(loss_bound=loss_bound)
+    return setup.dim * setup.mechanism.variance(setup.accountant.scale(cost, message))
 
 
 def noise_price(setup: Setup, left: Floats) -> Floats:
     """ΛΦ_n [N]: E‖Z_n‖² when `left` is spent on one message; Gaussian 4 B² d / (D_n² μ_n²), Laplace 8 B² d / (D_n²
     ε_n²).
     """
-    return noise_energy(setup, setup.mechanism.per_use(left, np.ones(setup.n_clients), setup.epsilon, setup.delta))
+    return noise_energy(setup, setup.accountant.per_use(left, np.ones(setup.n_clients), setup.epsilon, setup.delta))
 
 
 def proposition_1(view: PlanView) -> Programme:
@@ -205,7 +205,7 @@ def proposition_1(view: PlanView) -> Programme:
         np.zeros(setup.n_clients),
         np.where(able, rounds, 0),
         rounds * setup.cohort_size,
-        setup.mechanism.exponent,
+        setup.accountant.exponent,
     )
 
 

@@ -29,10 +29,10 @@ class IndividualClipping:
     def plan(self, view: PlanView, rng: np.random.Generator) -> Plan:
         """Return equal uses and factors proportional to 1 / (noise scale at the common clip bound)."""
         setup, plan = view.setup, Uniform().plan(view, rng)
-        cost = setup.mechanism.per_use(view.left, plan.uses.astype(np.float64), setup.epsilon, setup.delta)
+        cost = setup.accountant.per_use(view.left, plan.uses.astype(np.float64), setup.epsilon, setup.delta)
         used = plan.uses > 0  # nobody is clipped who is not asked; without privacy all are alike
         factor = np.ones(setup.n_clients)
-        factor[used] = 1.0 / setup.mechanism.scale(cost, 2.0 * setup.clip_norm / setup.n_examples)[used]
+        factor[used] = 1.0 / setup.accountant.scale(cost, setup.message())[used]
         factor[used] /= factor[used].mean()
         return replace(plan, clip_factor=factor, notes={"clip_factor": factor})
 

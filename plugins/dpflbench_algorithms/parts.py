@@ -5,12 +5,12 @@ models.
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
 
 from dpflbench import hookimpl
 from dpflbench.federation.schedule import even_uses
 from dpflbench.hookspecs import Factories
-from dpflbench.interfaces import Identity, Plan, PlanView, Setup, Updates
+from dpflbench.interfaces import Cohort, Identity, Plan, PlanView
+from dpflbench_algorithms.accountants import GaussianDP, PureDP
 from dpflbench_algorithms.mechanisms import Gaussian, Laplace
 
 
@@ -28,18 +28,28 @@ class Uniform:
 class Mean:
     """The plain mean of the updates."""
 
-    def init(self, setup: Setup) -> None:
-        """Return None: a mean remembers nothing."""
-
-    def aggregate(self, updates: Updates, state: None) -> tuple[Tensor, None]:
-        """Return the mean row."""
-        return updates.values.mean(0), None
+    def weights(self, cohort: Cohort) -> None:
+        """Return None: all count alike."""
 
 
 @hookimpl
 def dpflbench_mechanisms() -> Factories:
     """Gaussian and Laplace noise."""
     return {"gaussian": Gaussian, "laplace": Laplace}
+
+
+@hookimpl
+def dpflbench_accountants() -> Factories:
+    """Gaussian DP and pure DP."""
+    return {"gdp": GaussianDP, "pure": PureDP}
+
+
+@hookimpl
+def dpflbench_local_updates() -> Factories:
+    """The local updates of `dpflbench.federation`."""
+    from dpflbench.federation.local import LOCAL_UPDATES
+
+    return LOCAL_UPDATES
 
 
 @hookimpl

@@ -58,7 +58,7 @@ class PowerOfChoice:
         chosen = drawn[np.lexsort((rng.random(len(drawn)), -score))[:wanted]]  # unseen clients tie at infinity: by lot
         uses = np.zeros(setup.n_clients, dtype=np.int64)
         uses[first], uses[chosen] = 1, 1
-        cost = setup.mechanism.per_use(view.left, remaining.astype(np.float64), setup.epsilon, setup.delta)
+        cost = setup.accountant.per_use(view.left, remaining.astype(np.float64), setup.epsilon, setup.delta)
         return Plan(uses, 1, cost=cost, probe=Probe(self._bound(setup), self.probe_share))
 
     def _draw(self, rest: Ints, wanted: int, setup: Setup, rng: np.random.Generator) -> Ints:

@@ -2,7 +2,7 @@
 2022.
 
 What practice without heterogeneous budgets pays: one privacy level for all must be the strictest. Uniform selection,
-plain mean. Differs: the level is the smallest budget in the mechanism's currency, the strictest client's, so that
+plain mean. Differs: the level is the smallest budget in the accountant's currency, the strictest client's, so that
 clients with another delta keep theirs too; everybody else leaves the rest of its budget unspent on purpose.
 """
 
@@ -26,7 +26,7 @@ class UniformMinimum:
         strictest = np.broadcast_to(view.left.min(axis=0), view.left.shape)
         most = np.full(setup.n_clients, float(plan.uses.max()))
         epsilon, delta = np.full(setup.n_clients, setup.epsilon.min()), np.full(setup.n_clients, setup.delta.min())
-        return replace(plan, cost=setup.mechanism.per_use(strictest, most, epsilon, delta))
+        return replace(plan, cost=setup.accountant.per_use(strictest, most, epsilon, delta))
 
 
 def uniform_minimum() -> Algorithm:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dpflbench import hookimpl
 from dpflbench.hookspecs import Factories
-from dpflbench.interfaces import Algorithm, Setup, Updates
+from dpflbench.interfaces import Algorithm, Cohort
 from dpflbench_algorithms.parts import Uniform
 
 
@@ -24,12 +24,9 @@ from dpflbench_algorithms.parts import Uniform
 class EpsilonWeighted:
     """The mean of the updates weighted by epsilon."""
 
-    def init(self, setup: Setup) -> None:
-        """Return None: the weights belong to a round."""
-
-    def aggregate(self, updates: Updates, state: None) -> tuple[Tensor, None]:
-        """Return Σ ε_n row_n / Σ ε_n."""
-        return (updates.epsilon / updates.epsilon.sum()) @ updates.values, None
+    def weights(self, cohort: Cohort) -> Tensor:
+        """Return ε_n / Σ ε_m."""
+        return cohort.epsilon / cohort.epsilon.sum()
 
 
 def weiavg() -> Algorithm:

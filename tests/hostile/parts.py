@@ -11,8 +11,10 @@ import torch
 from torch import nn
 
 from dpflbench.errors import DpflbenchError
+from dpflbench.federation.local import FullStep
 from dpflbench.federation.schedule import even_uses
 from dpflbench.interfaces import Algorithm, Availability, Examples, Identity, Plan, Probe
+from dpflbench_algorithms.accountants import GaussianDP
 from dpflbench_algorithms.mechanisms import Gaussian
 from dpflbench_algorithms.parts import Mean, Uniform
 
@@ -436,26 +438,6 @@ class HalfTheNoise(Gaussian):
 
 
 @dataclass(frozen=True)
-class UnderCharges(Gaussian):
-    """Needs less noise than a cost pays for."""
-
-    name: ClassVar[str] = "cheap"
-
-    def scale(self, cost, sensitivity):
-        return super().scale(cost, sensitivity) / 2
-
-
-@dataclass(frozen=True)
-class Generous(Gaussian):
-    """Turns (epsilon, delta) into too much."""
-
-    name: ClassVar[str] = "generous"
-
-    def budget(self, epsilon, delta):
-        return super().budget(epsilon, delta) * 4
-
-
-@dataclass(frozen=True)
 class UnseededNoise(Gaussian):
     """Does not use the rng."""
 
@@ -466,21 +448,104 @@ class UnseededNoise(Gaussian):
 
 
 @dataclass(frozen=True)
-class FreeSilence(Gaussian):
-    """Says that no noise costs nothing."""
-
-    name: ClassVar[str] = "free"
-
-    def cost(self, scale, sensitivity):
-        return np.where(np.asarray(scale)[..., None] == 0, 0.0, super().cost(scale, sensitivity))
-
-
-@dataclass(frozen=True)
 class ThirdNorm(Gaussian):
     """Clips in a norm there is no engine for."""
 
     name: ClassVar[str] = "third"
     clip_order: ClassVar[Literal[1, 2]] = 3
+
+
+# ---------------------------------------------------------------- accountants
+
+
+@dataclass(frozen=True)
+class UnderCharges(GaussianDP):
+    """Needs less noise than a cost pays for."""
+
+    name: ClassVar[str] = "cheap"
+
+    def scale(self, cost, event):
+        return super().scale(cost, event) / 2
+
+
+@dataclass(frozen=True)
+class Generous(GaussianDP):
+    """Turns (epsilon, delta) into too much."""
+
+    name: ClassVar[str] = "generous"
+
+    def budget(self, epsilon, delta):
+        return super().budget(epsilon, delta) * 4
+
+
+@dataclass(frozen=True)
+class FreeSilence(GaussianDP):
+    """Says that no noise costs nothing."""
+
+    name: ClassVar[str] = "free"
+
+    def cost(self, event):
+        return np.where(np.asarray(event.scale)[..., None] == 0, 0.0, super().cost(event))
+
+
+@dataclass(frozen=True)
+class Contradicted(GaussianDP):
+    """Charges half of what its own second opinion finds."""
+
+    name: ClassVar[str] = "contradicted"
+
+    def second_opinion(self, events, client, delta):
+        who, spent = super().second_opinion(events, client, delta)
+        return who, 2 * spent
+
+
+@dataclass(frozen=True)
+class KnowsNothing(GaussianDP):
+    """Has a proof for no noise at all."""
+
+    name: ClassVar[str] = "nothing"
+
+    def supports(self, event):
+        return "everything"
+
+
+# ---------------------------------------------------------------- local updates
+
+
+@dataclass(frozen=True)
+class HalfTheSensitivity(FullStep):
+    """Says that one example does half of what it does."""
+
+    def event(self, mechanism, clip_norm, n_examples, loss_bound=0.0):
+        honest = super().event(mechanism, clip_norm, n_examples, loss_bound)
+        return dataclasses.replace(honest, sensitivity=honest.sensitivity / 2)
+
+
+@dataclass(frozen=True)
+class Unprotected(FullStep):
+    """Hands over the exact mean."""
+
+    def compute(self, work, protect):
+        return super().compute(work, lambda value: value)
+
+
+# ---------------------------------------------------------------- linear aggregators
+
+
+@dataclass(frozen=True)
+class TooManyWeights:
+    """One weight more than there are clients."""
+
+    def weights(self, cohort):
+        return torch.cat([cohort.epsilon, cohort.epsilon[:1]])
+
+
+@dataclass(frozen=True)
+class LooksForRows:
+    """Wants to see what it is weighing."""
+
+    def weights(self, cohort):
+        return cohort.values.norm(dim=1)
 
 
 # ---------------------------------------------------------------- data sets and models

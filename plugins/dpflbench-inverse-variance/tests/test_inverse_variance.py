@@ -4,17 +4,16 @@ import pytest
 import torch
 from dpflbench_inverse_variance import InverseVariance, inv_var
 
-from dpflbench.interfaces import Updates
+from dpflbench.interfaces import Cohort
 from dpflbench.testing import check_aggregator, check_algorithm, check_plugin
 
 
 def aggregated(rows, variance, power=1.0):
     values = torch.tensor(rows, dtype=torch.float64)
     ones = torch.ones(len(values), dtype=torch.float64)
-    updates = Updates(
-        values, torch.arange(len(values)), ones, ones, ones, torch.tensor(variance, dtype=torch.float64), 0
-    )
-    return InverseVariance(power).aggregate(updates, None)[0].tolist()
+    clients, spread = torch.arange(len(values)), torch.tensor(variance, dtype=torch.float64)
+    cohort = Cohort(clients=clients, epsilon=ones, delta=ones, n_examples=ones, variance=spread, round=0)
+    return (InverseVariance(power).weights(cohort) @ values).tolist()
 
 
 def test_a_row_with_a_quarter_of_the_variance_counts_four_times():

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dpflbench import hookimpl
 from dpflbench.federation.schedule import even_uses
-from dpflbench.interfaces import Algorithm, Plan, PlanView, Setup, Updates
+from dpflbench.interfaces import Algorithm, Cohort, Plan, PlanView
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,10 @@ class InverseVariance:
 
     power: float = 1.0  # 0: the plain mean
 
-    def init(self, setup: Setup) -> None:
-        """Return None: nothing is remembered."""
-
-    def aggregate(self, updates: Updates, state: None) -> tuple[Tensor, None]:
-        """Return Σ a_n row_n; logarithms, so that no power of a variance overflows. Without noise all rows count
-        alike.
-        """
-        smallest = torch.finfo(updates.variance.dtype).tiny
-        weights = torch.softmax(-self.power * updates.variance.clamp_min(smallest).log(), 0)
-        return weights @ updates.values, None
+    def weights(self, cohort: Cohort) -> Tensor:
+        """Return a_n; by logarithms, so that no power of a variance overflows. Without noise all rows count alike."""
+        smallest = torch.finfo(cohort.variance.dtype).tiny
+        return torch.softmax(-self.power * cohort.variance.clamp_min(smallest).log(), 0)
 
 
 def inv_var(power: float = 1.0) -> Algorithm:
