@@ -1,25 +1,23 @@
 """`dpflbench status`: how far a suite is, from any terminal that sees its results folder."""
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from tabulate import tabulate
+
+from dpflbench.cli.output import printable
+from dpflbench.execution.display import ENDED, running_row
+from dpflbench.execution.progress import alive, duration, labels
+from dpflbench.results.store import Store
 
 Folder = Annotated[Path, typer.Argument(metavar="RESULTS", help="Results folder.", show_default=False)]
 
 
 def status(results: Folder) -> None:
     """Show what is done, what failed and why, and what is running at this moment."""
-    from collections import Counter
-
-    from tabulate import tabulate
-
-    from dpflbench.cli.output import printable
-    from dpflbench.execution.display import ENDED, running_row
-    from dpflbench.execution.progress import alive, duration, labels
-    from dpflbench.results.store import Store
-
     store = Store(results)
     found = store.results()
     total, named = len(found.manifest.runs), labels(found.manifest)
