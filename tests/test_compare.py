@@ -252,7 +252,7 @@ def test_an_overspending_run_fails_by_the_second_accountant(results):
 
     found = failures(compare(changed(results, only("DPSGD", quieter)), baseline_of(results)))
     assert [tier for tier, _, _ in found] == ["privacy"] * 3
-    assert found[0][1] == "DPSGD, mechanism gaussian, seed 0"
+    assert found[0][1] == "DPSGD (gaussian), seed 0"
 
 
 def slower(factor):

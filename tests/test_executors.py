@@ -116,7 +116,7 @@ def test_the_command_stops_on_ctrl_c_with_130_says_how_to_go_on_and_goes_on(tiny
     assert "Traceback" not in out + err
     (checkpoint,) = store.work("checkpoints").glob("*.pt")
     explained = subprocess.run([*command, "--explain"], cwd=tmp_path, text=True, capture_output=True, check=True).stdout
-    assert f"new       {checkpoint.stem}  DPSGD seed 0: no record; goes on from round " in explained
+    assert f"new       {checkpoint.stem}  DPSGD, seed 0: no record; goes on from round " in explained
 
 
 def test_the_command_line_loads_no_library_that_looks_for_its_number_of_threads(tmp_path):

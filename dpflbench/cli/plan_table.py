@@ -13,6 +13,7 @@ from dpflbench.execution.prepare import Place, prepare
 from dpflbench.forecast import Forecast, forecast
 from dpflbench.plan import Planned, plan_suite
 from dpflbench.report.population_figure import write_population
+from dpflbench.results.titles import coordinates, title
 from dpflbench.suite import Suite
 
 
@@ -25,10 +26,10 @@ def show_plan(suite: Suite, root: Path | None, without: tuple[str, ...], populat
     for cell in planned.manifest.cells:
         if cell.seed != first:
             continue
-        where = [printable(cell.algorithm), *(printable(v) for v in cell.coordinates.values())]
         if cell.run is None:
-            impossible[", ".join(where)] = printable(cell.reason)
+            impossible[title(cell.algorithm, cell.coordinates)] = printable(cell.reason)
             continue
+        where = [printable(text) for text in (cell.algorithm, *cell.coordinates.values())]
         made = assemble(planned.runs[cell.run].config, catalogue, [])
         if made is not None:
             rows.append([*where, *_figures(forecast(made[0], Place(root)))])
@@ -38,8 +39,8 @@ def show_plan(suite: Suite, root: Path | None, without: tuple[str, ...], populat
         f"\n{len(planned.runs)} runs for {len(planned.manifest.cells)} cells; figures are min / median / max over "
         f"clients, seed {first}; noise / clip: norm of the noise in a round's mean against the clip bound."
     )
-    for where_, reason in impossible.items():
-        typer.echo(f"empty: {where_}: {reason}")
+    for what, reason in impossible.items():
+        typer.echo(f"empty: {what}: {reason}")
     if population is not None:
         _draw(planned, first, catalogue, root, population)
 
@@ -75,6 +76,4 @@ def _draw(planned: Planned, seed: int, catalogue: Catalogue, root: Path | None, 
         seen.add(key)
         world = prepare(made[0], Place(root)).world
         for path in write_population(world.task, world.setup.epsilon, world.setup.delta, folder / f"{len(seen):02d}"):
-            typer.echo(
-                f"{', '.join(f'{k}={v}' for k, v in cell.coordinates.items()) or 'population'}: {printable(path)}"
-            )
+            typer.echo(f"{coordinates(cell.coordinates) or 'population'}: {printable(path)}")

@@ -18,7 +18,7 @@ from dpflbench.execution.display import display
 from dpflbench.execution.executors import Executor, devices_of, in_this_process, jobs_of
 from dpflbench.execution.explain import explain as explanations
 from dpflbench.execution.prepare import Place
-from dpflbench.execution.progress import Progress, bury, labels
+from dpflbench.execution.progress import Progress, bury
 from dpflbench.execution.ray_cluster import on_ray
 from dpflbench.execution.stopping import Stop
 from dpflbench.execution.workers import Setting, in_workers
@@ -111,8 +111,8 @@ def carry_out(
 
 def _explain(planned: Planned, store: Store) -> None:
     """One line a run, and how many of each kind."""
-    named, counts = labels(planned.manifest), Counter[str]()
+    named, counts = planned.manifest.titles, Counter[str]()
     for each in explanations(planned.runs, store):
         counts[each.verdict] += 1
-        typer.echo(printable(f"{each.verdict:8}  {each.run}  {named.get(each.run, '')}: {each.reason}"))
+        typer.echo(printable(f"{each.verdict:8}  {each.run}  {named[each.run]}: {each.reason}"))
     typer.echo(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))

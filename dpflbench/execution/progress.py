@@ -95,7 +95,7 @@ class Progress:
         self, manifest: Manifest, rounds: Mapping[str, int], display: Display, store: Store | None = None
     ) -> None:
         self.display = display
-        self.labels = labels(manifest)
+        self.titles = manifest.titles
         self.rounds = rounds
         self.snapshot = Snapshot(manifest.name, platform.node(), os.getpid(), total=len(rounds))
         self.running: dict[str, Running] = {}
@@ -111,7 +111,7 @@ class Progress:
         """A run is under way."""
         now = self.clock()
         self._began = self._began or now
-        self.running[run] = Running(run, self.labels.get(run, run), self.rounds.get(run, 0), where, now)
+        self.running[run] = Running(run, self.titles.get(run, run), self.rounds.get(run, 0), where, now)
 
     def tick(self, tick: Tick, where: str = "") -> None:
         """A run has played a round."""
@@ -140,7 +140,7 @@ class Progress:
         else:
             self._played += left  # a run that ends early spares its rounds
             self.snapshot.counts[record.status] = self.snapshot.counts.get(record.status, 0) + 1
-        self.display.finished(self.snapshot, record, self.labels.get(record.id, record.algorithm), reused)
+        self.display.finished(self.snapshot, record, self.titles.get(record.id, record.algorithm), reused)
 
     def say(self, line: str) -> None:
         """Something to know."""
@@ -171,22 +171,6 @@ class Progress:
         if self._began is None or not self._played:
             return None
         return sum(self._left.values()) * (self.clock() - self._began) / self._played
-
-
-def labels(manifest: Manifest) -> dict[str, str]:
-    """What a run is called in messages: its first place in the table."""
-    named: dict[str, str] = {}
-    for cell in manifest.cells:
-        if cell.run and cell.run not in named:
-            where = " ".join(f"{path.rpartition('.')[2]}={_short(value)}" for path, value in cell.coordinates.items())
-            named[cell.run] = f"{cell.algorithm} {where} seed {cell.seed}".replace("  ", " ")
-    return named
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return str(value.get("name", value.get("kind", "{…}")))
-    return str(value)
 
 
 def alive(store: Store) -> list[Snapshot]:

@@ -16,6 +16,7 @@ from dpflbench.canonical import content_digest
 from dpflbench.errors import DpflbenchError
 from dpflbench.judges.recount import check_record
 from dpflbench.results.record import Record
+from dpflbench.results.titles import coordinates
 
 if TYPE_CHECKING:
     from dpflbench.results.cells import Cell, Results
@@ -25,10 +26,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found about one run (or, with an empty id, about an unreadable record or a column of the table)."""
+    """What was found about one run (or, with an empty id, about a column of the table)."""
 
     run: str
-    label: str  # algorithm, coordinates and seed of its first cell
+    label: str  # title of its first cell
     summary: str
     problems: tuple[str, ...] = ()
     missing: bool = False
@@ -45,20 +46,22 @@ def verify(results: "Results") -> Iterator[Finding]:
     for run, places in cells.items():
         record = results.records.get(run)
         if record is None:
-            if not any(run in problem for problem in results.problems):
-                yield Finding(run, _label(places[0]), "not there (yet)", missing=True)
+            if not any(problem.run == run for problem in results.problems):
+                yield Finding(run, places[0].title, "not there (yet)", missing=True)
             continue
         place = partial(check_place, places=places, suite=results.manifest.suite)
         problems = _guarded(check_record, record) + _guarded(place, record)
-        yield Finding(run, _label(places[0]), _summary(record) if not problems else "", tuple(problems))
-    yield from (Finding("", "unreadable record", "", (problem,)) for problem in results.problems)
+        yield Finding(run, places[0].title, _summary(record) if not problems else "", tuple(problems))
+    yield from (Finding(p.run, "unreadable record", "", (p.text,)) for p in results.problems)
     for column in columns.values():
         records = {
             c.algorithm: results.records[c.run] for c in column if c.run is not None and c.run in results.records
         }
         problems = _guarded(check_column, records)
         if problems:
-            yield Finding("", f"column {_coordinates(column[0])}, seed {column[0].seed}", "", tuple(problems))
+            yield Finding(
+                "", f"column {coordinates(column[0].coordinates) or 'all'}, seed {column[0].seed}", "", tuple(problems)
+            )
 
 
 def check_place(record: Record, places: "Sequence[Cell]", suite: Mapping[str, Any]) -> list[str]:
@@ -69,7 +72,7 @@ def check_place(record: Record, places: "Sequence[Cell]", suite: Mapping[str, An
     entries = {e["label"]: e for e in suite.get("algorithms", ())}
     problems: list[str] = []
     for cell in places:
-        here = f"cell {_label(cell)}"
+        here = f"cell {cell.title}"
         if int(config["seed"]) != cell.seed:
             problems.append(f"{here}: filled by a run of seed {config['seed']}")
         entry = entries.get(cell.algorithm)
@@ -151,11 +154,3 @@ def _summary(record: Record) -> str:
         return "no privacy promised"
     share = np.max(record.clients["epsilon_spent"] / record.clients["epsilon"])
     return f"{len(record.events['client'])} releases, at most {share:.4f} of an epsilon budget spent"
-
-
-def _coordinates(cell: "Cell") -> str:
-    return ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in cell.coordinates.items()) or "all"
-
-
-def _label(cell: "Cell") -> str:
-    return f"{cell.algorithm}, {_coordinates(cell)}, seed {cell.seed}"

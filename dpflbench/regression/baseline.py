@@ -17,6 +17,7 @@ from dpflbench.report.view import coordinate_key, view
 from dpflbench.results.cells import Results
 from dpflbench.results.record import Metric, Record
 from dpflbench.results.store import Store
+from dpflbench.results.titles import title
 
 SCHEMA = 1
 SHORT = 16  # hexadecimal digits kept of a digest: chance agreement at 2**-64
@@ -52,6 +53,11 @@ class Place:
     def key(self) -> tuple[str, str]:
         """What makes two places the same."""
         return self.algorithm, coordinate_key(self.coordinates)
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return title(self.algorithm, self.coordinates)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,9 +121,7 @@ def _positive(value: Any) -> float:
 def dump_baseline(baseline: Baseline) -> str:
     """The text of a baseline file: one line a run, in a fixed order."""
     gaps = [
-        f"{p.algorithm} ({_words(p.coordinates)}), seed {s}: {why}"
-        for p in baseline.places.values()
-        for s, why in p.gaps.items()
+        f"{title(p.algorithm, p.coordinates, s)}: {why}" for p in baseline.places.values() for s, why in p.gaps.items()
     ]
     if gaps or not baseline.places:
         found = "; ".join(gaps[:3]) or "nothing was run"
@@ -162,7 +166,9 @@ def load_baseline(path: Path) -> Baseline:
     if path.is_dir():
         results = Store(path).results()
         if results.problems:
-            raise DpflbenchError(f"{path}: unreadable records in the baseline: {'; '.join(results.problems[:3])}")
+            raise DpflbenchError(
+                f"{path}: unreadable records in the baseline: {'; '.join(p.text for p in results.problems[:3])}"
+            )
         return baseline_of(results)
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -191,7 +197,7 @@ def _parse(body: Any) -> Baseline:
             str(item["algorithm"]), dict(item["coordinates"]), Metric(str(name), str(unit), bool(higher)), samples, {}
         )
         if place.key in places:
-            raise ValueError(f"{place.algorithm} ({_words(place.coordinates)}) stands there twice")
+            raise ValueError(f"{place.title} stands there twice")
         places[place.key] = place
     return Baseline(str(body["name"]), str(body["value"]), places)
 
@@ -202,9 +208,3 @@ def _number(value: float) -> float | None:
 
 def _back(value: Any) -> float:
     return math.nan if value is None else float(value)
-
-
-def _words(coordinates: Mapping[str, Any]) -> str:
-    from dpflbench.report.labels import coordinates as words
-
-    return words(coordinates) or "all"

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpflbench.judges.verify import verify
 from dpflbench.regression.baseline import Baseline, Place, Sample, baseline_of
-from dpflbench.report.labels import clean, coordinates, number, signed
+from dpflbench.report.labels import clean, number, signed
 from dpflbench.report.statistics import interval
 from dpflbench.results.cells import Results
 
@@ -93,12 +93,6 @@ def compare(results: Results, baseline: Baseline, limits: Limits = STANDARD) -> 
     return Comparison(results.manifest.name, tuple(checks))
 
 
-def title(place: Place) -> str:
-    """A place in words."""
-    where = coordinates(place.coordinates)
-    return clean(place.algorithm, 60) + (f" ({where})" if where else "")
-
-
 def _coverage(now: Baseline, then: Baseline) -> Iterator[Check]:
     if now.value != then.value:
         yield Check("coverage", "everything", "failed", f"the table shows {now.value}, the baseline {then.value}")
@@ -114,10 +108,10 @@ def _coverage(now: Baseline, then: Baseline) -> Iterator[Check]:
                 wrong.append(f"seed {seed}: {found.status}, was {sample.status}")
         total = len(old.samples)
         yield Check(
-            "coverage", title(old), "failed" if wrong else "ok", "; ".join(wrong) or f"all {total} runs are there"
+            "coverage", old.title, "failed" if wrong else "ok", "; ".join(wrong) or f"all {total} runs are there"
         )
     for key in now.places.keys() - then.places.keys():
-        yield Check("coverage", title(now.places[key]), "skipped", "new: not in the baseline")
+        yield Check("coverage", now.places[key].title, "skipped", "new: not in the baseline")
 
 
 def _paired(then: Place, here: Place) -> Iterator[tuple[int, Sample, Sample]]:
@@ -133,7 +127,7 @@ def _utility(then: Place, here: Place, tolerance: float) -> Iterator[Check]:
     pairs = [(seed, a, b) for seed, a, b in _paired(then, here) if a.status == b.status == "done"]
     if not pairs:
         return
-    name = title(then)
+    name = then.title
     unequal = {
         "budgets": any(a.budgets != b.budgets for _, a, b in pairs),
         "the metric": then.metric != here.metric,
@@ -177,7 +171,7 @@ def _numerics(then: Place, here: Place, strict: bool) -> Iterator[Check]:
             )
             continue
         (same if old.model == new.model else other).append(seed)
-    name = title(then)
+    name = then.title
     if other:
         seeds = ", ".join(map(str, other))
         yield Check(

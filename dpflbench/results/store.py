@@ -21,7 +21,7 @@ from filelock import BaseFileLock, FileLock
 
 from dpflbench.canonical import decode, encode
 from dpflbench.errors import DpflbenchError
-from dpflbench.results.cells import Cell, Manifest, Results
+from dpflbench.results.cells import Cell, Manifest, Problem, Results
 from dpflbench.results.record import Record, RecordError, dumps, loads
 
 MANIFEST_SCHEMA = 1
@@ -179,7 +179,7 @@ class Store:
             try:
                 record = self.read(run)
             except RecordError as e:
-                problems.append(str(e))
+                problems.append(Problem(run, str(e)))
                 continue
             if record is not None:
                 records[run] = record
