@@ -28,6 +28,8 @@ from dpflbench.report.write import summary_table, write_report
 from dpflbench.results.store import Store
 from dpflbench.suite import Suite
 
+OUTDATED = "{}: holds records of another version of dpflbench, which stay there; every run is repeated"
+
 
 def run_suite(
     suite: Suite,
@@ -91,12 +93,15 @@ def carry_out(
 ) -> None:
     """Do what is missing, showing how far it is."""
     store.check_room(len(planned.runs))
+    outdated = store.outdated()
     store.write_manifest(planned.manifest)
     bury(store)
     rounds = {run.id: int(run.config["federation"]["rounds"]) for run in planned.runs.values()}
     with display(typer.echo, printable, sys.stdout.isatty(), quiet) as shown:
         progress = Progress(planned.manifest, rounds, shown, store)
         try:
+            if outdated:
+                progress.say(OUTDATED.format(store.root))
             work = Worklist(
                 by_task(planned.runs, catalogue),
                 store,
@@ -111,6 +116,8 @@ def carry_out(
 
 def _explain(planned: Planned, store: Store) -> None:
     """One line a run, and how many of each kind."""
+    if store.outdated():
+        typer.echo(printable(OUTDATED.format(store.root)))
     named, counts = planned.manifest.titles, Counter[str]()
     for each in explanations(planned.runs, store):
         counts[each.verdict] += 1

@@ -114,7 +114,7 @@ def _sample(record: Record, utility: float) -> Sample:
 
 
 def _positive(value: Any) -> float:
-    """A time that was measured, NaN for anything else: what was measured is no part of a record's digest."""
+    """A time that was measured, NaN for anything else: digests do not vouch for a record somebody made up."""
     return float(value) if isinstance(value, int | float) and 0 < value < math.inf else math.nan
 
 
