@@ -7,6 +7,8 @@ import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 REPO = Path(__file__).parent.parent
 HARNESS = REPO / "dpflbench"
 
@@ -65,6 +67,27 @@ def test_no_package_of_the_harness_needs_one_that_needs_it():
             needs.setdefault(name, set()).update({other for n in imports_of(file) if (other := unit(n))} - {name})
     order = list(TopologicalSorter(needs).static_order())  # CycleError names the cycle
     assert order.index("interfaces") < order.index("privacy") < order.index("federation") < order.index("cli")
+
+
+def dataclasses_of(file: Path) -> dict[str, tuple[int, str]]:
+    """Name → number of fields and how it is decorated."""
+    found = {}
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ClassDef):
+            how = " ".join(ast.unparse(decorator) for decorator in node.decorator_list)
+            fields = [
+                f for f in node.body if isinstance(f, ast.AnnAssign) and "ClassVar" not in ast.unparse(f.annotation)
+            ]
+            if "dataclass" in how:
+                found[node.name] = len(fields), how
+    return found
+
+
+@pytest.mark.parametrize("package", ["cli", "execution", "regression", "results"])
+def test_what_has_more_than_five_fields_is_made_by_keyword(package):
+    for file in sources(f"dpflbench/{package}"):
+        for name, (fields, how) in dataclasses_of(file).items():
+            assert fields <= 5 or "kw_only=True" in how, f"{file.name}: {name} has {fields} fields"
 
 
 def test_help_and_a_missing_suite_answer_without_torch():

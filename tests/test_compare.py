@@ -398,6 +398,8 @@ BROKEN = [
     "{}",
     "null",
     '{"schema": 2}',
+    '{"schema": 1, "name": "x", "value": "u", "places": [{"algorithm": "a", "coordinates": {}, '
+    f'"metric": ["m", "", true], "runs": [[0, "done", 1{"0" * 400}, "", "", "", 1, "", "", ""]]}}]}}',
     '{"schema": 1, "name": "x", "value": "u", "places": [1]}',
     '{"schema": 1, "name": "x", "value": "u", "places": {"a": 1}}',
     "[" * 100_000,

@@ -83,9 +83,14 @@ def test_a_utility_is_shown_until_there_is_a_newer_one(progress):
 
 
 def test_counts_and_time_left_in_one_line():
-    now = Snapshot("suite", "here", 1, total=10, reused=3, counts={"failed": 1, "done": 2}, seconds_left=75.0)
+    now = Snapshot(
+        name="suite", host="here", pid=1, total=10, reused=3, counts={"failed": 1, "done": 2}, seconds_left=75.0
+    )
     assert summary(now) == "6 of 10 runs, 3 reused, 2 done, 1 failed, about 1 min 15 s left"
-    assert summary(Snapshot("suite", "here", 1, total=2, counts={"done": 2}, seconds_left=0.0)) == "2 of 2 runs, 2 done"
+    assert (
+        summary(Snapshot(name="suite", host="here", pid=1, total=2, counts={"done": 2}, seconds_left=0.0))
+        == "2 of 2 runs, 2 done"
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,7 +105,12 @@ def test_a_log_has_a_line_a_run_and_a_sign_of_life_a_minute(monkeypatch):
     lines = []
     log = Lines(lines.append)
     now = Snapshot(
-        "suite", "here", 1, total=3, counts={"done": 1}, running=[{"label": "DPSGD seed 0", "round": 7, "rounds": 100}]
+        name="suite",
+        host="here",
+        pid=1,
+        total=3,
+        counts={"done": 1},
+        running=[{"label": "DPSGD seed 0", "round": 7, "rounds": 100}],
     )
     record = make_record("a", "DPSGD", 0, {}, 71.234)
     log.finished(now, record, "DPSGD seed 0", False)
@@ -118,8 +128,10 @@ def test_a_log_has_a_line_a_run_and_a_sign_of_life_a_minute(monkeypatch):
 def test_quiet_says_only_what_went_wrong():
     lines = []
     with display(lines.append, printable, terminal=False, quiet=True) as shown:
-        shown.finished(Snapshot("suite", "here", 1), make_record("a", "DPSGD", 0, {}, 71.0), "DPSGD", False)
-        shown.poll(lambda: Snapshot("suite", "here", 1))
+        shown.finished(
+            Snapshot(name="suite", host="here", pid=1), make_record("a", "DPSGD", 0, {}, 71.0), "DPSGD", False
+        )
+        shown.poll(lambda: Snapshot(name="suite", host="here", pid=1))
         shown.say("a: damaged\x1b[2J")
     assert lines == ["a: damaged\\x1b[2J"]
 

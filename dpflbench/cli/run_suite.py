@@ -21,7 +21,7 @@ from dpflbench.execution.prepare import Place
 from dpflbench.execution.progress import Progress, bury
 from dpflbench.execution.ray_cluster import on_ray
 from dpflbench.execution.stopping import Stop
-from dpflbench.execution.workers import Setting, in_workers
+from dpflbench.execution.workers import Briefing, in_workers
 from dpflbench.execution.worklist import Worklist, by_task
 from dpflbench.plan import Planned, device_of, plan_suite
 from dpflbench.report.write import summary_table, write_report
@@ -84,7 +84,7 @@ def _local(
         return in_this_process(catalogue, replace(place, device=devices[0]))
     tasks = store.work("tasks") / f"{platform.node()}-{os.getpid()}"
     return in_workers(
-        devices, Setting(replace(place, tasks=tasks.absolute()), store.root.absolute(), without), catalogue
+        devices, Briefing(replace(place, tasks=tasks.absolute()), store.root.absolute(), without), catalogue
     )
 
 

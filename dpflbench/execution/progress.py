@@ -32,7 +32,7 @@ class Tick:
     utility: float | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Running:
     """A run under way."""
 
@@ -52,7 +52,7 @@ class Running:
         return (self.round - self.first) / max(self.heard - self.since, 1e-9) if self.first >= 0 else 0.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Snapshot:
     """How far one process is, as numbers and texts."""
 
@@ -97,7 +97,7 @@ class Progress:
         self.display = display
         self.titles = manifest.titles
         self.rounds = rounds
-        self.snapshot = Snapshot(manifest.name, platform.node(), os.getpid(), total=len(rounds))
+        self.snapshot = Snapshot(name=manifest.name, host=platform.node(), pid=os.getpid(), total=len(rounds))
         self.running: dict[str, Running] = {}
         self.clock = time.time
         self._left = dict(rounds)  # rounds still to play, by run
@@ -111,7 +111,8 @@ class Progress:
         """A run is under way."""
         now = self.clock()
         self._began = self._began or now
-        self.running[run] = Running(run, self.titles.get(run, run), self.rounds.get(run, 0), where, now)
+        label, rounds = self.titles.get(run, run), self.rounds.get(run, 0)
+        self.running[run] = Running(run=run, label=label, rounds=rounds, where=where, since=now)
 
     def tick(self, tick: Tick, where: str = "") -> None:
         """A run has played a round."""

@@ -21,7 +21,7 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients import Engine
 from dpflbench.federation.simulate import State, World, initial_state, rounds
 from dpflbench.interfaces import Algorithm, Floats, LearningRate, Mechanism, Setup, Updates
-from dpflbench.judges.bounds import Claim, Law, Outcome, audit
+from dpflbench.judges.bounds import Bound, Law, Promise, audit
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.randomness import Streams
 from dpflbench.tasks.task import Shards, Task
@@ -93,7 +93,7 @@ def audit_algorithm(
     confidence: float = 0.999,
     seed: int = 0,
     only: Container[str] | None = None,
-) -> Iterator[tuple[str, Outcome]]:
+) -> Iterator[tuple[str, Bound]]:
     """The outcome of every canary (or of those named in `only`) on one algorithm under one mechanism.
 
     Without an epsilon, the one at which so many clients see most: 8 where the whole Gaussian curve can be used, else 2.
@@ -118,7 +118,7 @@ def audit_algorithm(
 
 def listen(
     algorithm: Algorithm, mechanism: Mechanism, canary: Canary, clients: int, epsilon: float, delta: float, seed: int
-) -> tuple[Floats, Claim]:
+) -> tuple[Floats, Promise]:
     """All a server sees of each client [N, M], even ones in one world and odd ones in the other, and what the ledger
     charged.
     """
@@ -157,11 +157,11 @@ def muted(mechanism: Mechanism) -> Mechanism:
     return twin
 
 
-def _claim(ledger: Ledger) -> Claim:
+def _claim(ledger: Ledger) -> Promise:
     spent = ledger.epsilon_spent()
     most = int(np.argmax(spent))
     mu = math.sqrt(ledger.spent[most, 0]) if ledger.mechanism.name == "gaussian" else None
-    return Claim(float(spent[most]), float(ledger.delta[most]), mu)
+    return Promise(float(spent[most]), float(ledger.delta[most]), mu)
 
 
 def _transcript(state: State, clients: int) -> Floats:

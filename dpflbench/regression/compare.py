@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from dpflbench.judges.verify import verify
-from dpflbench.regression.baseline import Baseline, Place, Sample, baseline_of
+from dpflbench.regression.baseline import Baseline, Contestant, Sample, baseline_of
 from dpflbench.report.labels import clean, number, signed
 from dpflbench.report.statistics import interval
 from dpflbench.results.cells import Results
@@ -40,7 +40,7 @@ class Limits:
 STANDARD = Limits()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """A place in numbers."""
 
@@ -114,7 +114,7 @@ def _coverage(now: Baseline, then: Baseline) -> Iterator[Check]:
         yield Check("coverage", now.places[key].title, "skipped", "new: not in the baseline")
 
 
-def _paired(then: Place, here: Place) -> Iterator[tuple[int, Sample, Sample]]:
+def _paired(then: Contestant, here: Contestant) -> Iterator[tuple[int, Sample, Sample]]:
     """Seed, old and new sample where both were run."""
     for seed, old in sorted(then.samples.items()):
         new = here.samples.get(seed)
@@ -122,7 +122,7 @@ def _paired(then: Place, here: Place) -> Iterator[tuple[int, Sample, Sample]]:
             yield seed, old, new
 
 
-def _utility(then: Place, here: Place, tolerance: float) -> Iterator[Check]:
+def _utility(then: Contestant, here: Contestant, tolerance: float) -> Iterator[Check]:
     """The one check of a place where both have values."""
     pairs = [(seed, a, b) for seed, a, b in _paired(then, here) if a.status == b.status == "done"]
     if not pairs:
@@ -140,7 +140,14 @@ def _utility(then: Place, here: Place, tolerance: float) -> Iterator[Check]:
     before, now = np.array([a.utility for _, a, _ in pairs]), np.array([b.utility for _, _, b in pairs])
     gain = (now - before) * (1.0 if then.metric.higher_is_better else -1.0)
     low, high = interval(now - before)
-    figures = Figures(float(before.mean()), float(now.mean()), float((now - before).mean()), low, high, len(pairs))
+    figures = Figures(
+        before=float(before.mean()),
+        now=float(now.mean()),
+        difference=float((now - before).mean()),
+        low=low,
+        high=high,
+        seeds=len(pairs),
+    )
     allowed = tolerance if then.metric.unit == "%" else abs(figures.before) * tolerance / 100
     unit = {"%": " points"}.get(then.metric.unit, "")
     loss = -float(gain.mean())
@@ -156,7 +163,7 @@ def _utility(then: Place, here: Place, tolerance: float) -> Iterator[Check]:
         yield Check("utility", name, "failed", f"{change}, a loss beyond {number(allowed)}{unit}; {why}", figures)
 
 
-def _numerics(then: Place, here: Place, strict: bool) -> Iterator[Check]:
+def _numerics(then: Contestant, here: Contestant, strict: bool) -> Iterator[Check]:
     same: list[int] = []
     other: list[int] = []
     unlike = ""
@@ -198,7 +205,7 @@ def _privacy(results: Results) -> list[Check]:
     return checks
 
 
-def _run_time(shared: list[tuple[Place, Place]], limit: float) -> Iterator[Check]:
+def _run_time(shared: list[tuple[Contestant, Contestant]], limit: float) -> Iterator[Check]:
     """One check an algorithm: the first run of a process pays for imports, so medians are compared and not means."""
     times: dict[str, list[tuple[float, float]]] = {}
     for then, here in shared:

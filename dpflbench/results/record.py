@@ -55,7 +55,7 @@ ACCURACY = Metric("accuracy", "%", True)
 MSE = Metric("mse", "", False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Record:
     """One run: what was asked, what came out, what it cost each client.
 

@@ -13,7 +13,7 @@ def test_the_installed_plugin_conforms():
 from dpflbench.testing.aggregators import check_aggregator
 from dpflbench.testing.algorithms import check_algorithm
 from dpflbench.testing.factories import check_factory
-from dpflbench.testing.kit import Outcome, check_part, check_plugin, examine
+from dpflbench.testing.kit import Examination, check_part, check_plugin, examine
 from dpflbench.testing.mechanisms import check_mechanism
 from dpflbench.testing.rules import ConformanceError
 from dpflbench.testing.selectors import check_selector
@@ -22,7 +22,7 @@ from dpflbench.testing.transforms import check_transform
 
 __all__ = [
     "ConformanceError",
-    "Outcome",
+    "Examination",
     "check_aggregator",
     "check_algorithm",
     "check_dataset",
