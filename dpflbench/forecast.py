@@ -4,7 +4,7 @@ Nothing is trained. A selector that plans in stages is asked for its first stage
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from dpflbench.interfaces import Floats, Losses, PlanView
 Spread = tuple[float, float, float]  # min, median, max over clients that are used
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
     """One run's plan in figures."""
 
@@ -26,10 +26,10 @@ class Forecast:
     planned_rounds: int  # fewer than rounds for a selector that plans in stages
     uses: Spread
     unused: int  # clients the plan never asks
-    scale: Spread | None  # of a coordinate of one message
-    epsilon: Spread | None  # spent by the planned uses
-    share: Spread | None  # of the allowed epsilon
-    noise_norm: float  # root mean square norm of the noise in the plain mean of a round
+    scale: Spread | None = None  # of a coordinate of one message; None: no noise
+    epsilon: Spread | None = None  # spent by the planned uses
+    share: Spread | None = None  # of the allowed epsilon
+    noise_norm: float = 0.0  # root mean square norm of the noise in the plain mean of a round
     clip_norm: float  # bound on the norm of the clipped mean it hides
 
     @property
@@ -49,20 +49,26 @@ def forecast(assembly: Assembly, place: Place) -> Forecast:
     )
     check_plan(plan, n_clients=n, cohort_size=setup.cohort_size, rounds_left=setup.rounds, who=algorithm.name)
     used = np.flatnonzero(plan.uses > 0)
-    facts = (setup.dim, setup.rounds, int(plan.horizon), _spread(plan.uses.astype(float)), n - len(used))
+    free = Forecast(
+        dim=setup.dim,
+        rounds=setup.rounds,
+        planned_rounds=int(plan.horizon),
+        uses=_spread(plan.uses.astype(float)),
+        unused=n - len(used),
+        clip_norm=setup.clip_norm,
+    )
     if not algorithm.private:
-        return Forecast(*facts, None, None, None, 0.0, setup.clip_norm)
+        return free
     message = calibrate(plan, left, setup).message.of(used)
     spent = setup.accountant.epsilon(setup.accountant.cost(message) * plan.uses[used, None], setup.delta[used])
     variance = setup.mechanism.variance(message.scale)
     expected = setup.dim * float(np.sum(plan.uses[used] / plan.horizon * variance)) / setup.cohort_size**2
-    return Forecast(
-        *facts,
-        _spread(message.scale),
-        _spread(spent),
-        _spread(spent / setup.epsilon[used]),
-        math.sqrt(expected),
-        setup.clip_norm,
+    return replace(
+        free,
+        scale=_spread(message.scale),
+        epsilon=_spread(spent),
+        share=_spread(spent / setup.epsilon[used]),
+        noise_norm=math.sqrt(expected),
     )
 
 

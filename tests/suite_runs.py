@@ -13,7 +13,7 @@ import yaml
 
 from dpflbench import suite as suites
 from dpflbench.catalogue import Catalogue
-from dpflbench.cli.run import _carry_out
+from dpflbench.cli.run_suite import carry_out as _carry_out
 from dpflbench.execution.executors import in_this_process
 from dpflbench.execution.prepare import Place
 from dpflbench.execution.stopping import Stop

@@ -15,7 +15,7 @@ from dpflbench.cli.audit import audit as audit_command
 from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients import Engine
 from dpflbench.judges.audit import audit_algorithm, muted
-from dpflbench.judges.bounds import Claim, audit, bounds_of, trials_needed, upper_rate
+from dpflbench.judges.bounds import Promise, audit, bounds_of, trials_needed, upper_rate
 from dpflbench.privacy.gaussian_dp import epsilon_of
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.privacy.unprotected import Unlimited
@@ -204,13 +204,13 @@ def gaussians(distance, dim=20, trials=3000):
 def test_the_bounds_hold_at_their_confidence():
     """True mu 1 and claimed mu 1: at confidence 0.9 at most one audit in ten may cry wolf; here 60 audits."""
     alarms = sum(
-        audit(gaussians(1.0, 3, 400), Claim(5.0, 1e-5, 1.0), confidence=0.9, seed=3 * i).violated for i in range(60)
+        audit(gaussians(1.0, 3, 400), Promise(5.0, 1e-5, 1.0), confidence=0.9, seed=3 * i).violated for i in range(60)
     )
     assert alarms <= 10
 
 
 def test_a_planted_distance_is_found_and_never_more_than_it():
-    found = audit(gaussians(2.0), Claim(4.0, 1e-5, 1.0))
+    found = audit(gaussians(2.0), Promise(4.0, 1e-5, 1.0))
     assert found.violated
     assert 1.6 < found.mu < 2.0
     assert found.epsilon < float(epsilon_of(2.0, 1e-5))
@@ -218,7 +218,7 @@ def test_a_planted_distance_is_found_and_never_more_than_it():
 
 def test_an_adversary_who_knows_the_direction_needs_fewer_releases():
     """Distance 1 in 1000 dimensions, 1000 releases: the estimated direction is mostly noise."""
-    release, claim, known = gaussians(1.0, 1000, 1000), Claim(4.0, 1e-5, 1.0), np.eye(1000)[0]
+    release, claim, known = gaussians(1.0, 1000, 1000), Promise(4.0, 1e-5, 1.0), np.eye(1000)[0]
     blind, knowing = audit(release, claim), audit(release, claim, shift=known)
     assert blind.mu < 0.5 < knowing.mu < 1.0
 
@@ -227,7 +227,7 @@ def test_the_trials_needed_are_enough_and_half_of_them_are_not():
     needed = trials_needed(1.0, 1.5)
     seen = {
         n: sum(
-            audit(gaussians(1.5, 1, n), Claim(99.0, 1e-5, 1.0), seed=5 * i, shift=np.array([1.5])).violated
+            audit(gaussians(1.5, 1, n), Promise(99.0, 1e-5, 1.0), seed=5 * i, shift=np.array([1.5])).violated
             for i in range(30)
         )
         for n in (needed, needed // 3)

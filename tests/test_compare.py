@@ -252,7 +252,7 @@ def test_an_overspending_run_fails_by_the_second_accountant(results):
 
     found = failures(compare(changed(results, only("DPSGD", quieter)), baseline_of(results)))
     assert [tier for tier, _, _ in found] == ["privacy"] * 3
-    assert found[0][1] == "DPSGD, mechanism gaussian, seed 0"
+    assert found[0][1] == "DPSGD (gaussian), seed 0"
 
 
 def slower(factor):
@@ -398,6 +398,8 @@ BROKEN = [
     "{}",
     "null",
     '{"schema": 2}',
+    '{"schema": 1, "name": "x", "value": "u", "places": [{"algorithm": "a", "coordinates": {}, '
+    f'"metric": ["m", "", true], "runs": [[0, "done", 1{"0" * 400}, "", "", "", 1, "", "", ""]]}}]}}',
     '{"schema": 1, "name": "x", "value": "u", "places": [1]}',
     '{"schema": 1, "name": "x", "value": "u", "places": {"a": 1}}',
     "[" * 100_000,

@@ -68,7 +68,7 @@ def test_ctrl_c_once_finishes_the_round_and_keeps_a_checkpoint_twice_stops_at_on
     planned = planned_of(tiny, tmp_path, catalogue)
     calm, store = Store(tmp_path / "calm"), Store(tmp_path / "results")
     carry_out(planned, calm, catalogue)
-    real, played = executors.Local.after, []
+    real, played = executors.InProcess.after, []
 
     def after(self, state):
         played.append(state.round)
@@ -76,7 +76,7 @@ def test_ctrl_c_once_finishes_the_round_and_keeps_a_checkpoint_twice_stops_at_on
             os.kill(os.getpid(), signal.SIGINT)
         return real(self, state)
 
-    monkeypatch.setattr(executors.Local, "after", after)
+    monkeypatch.setattr(executors.InProcess, "after", after)
     presses, stop = {40}, Stop()
     carry_out(planned, store, catalogue, stop)
     assert stop.signal == signal.SIGINT
@@ -84,7 +84,7 @@ def test_ctrl_c_once_finishes_the_round_and_keeps_a_checkpoint_twice_stops_at_on
     assert len(list(store.work("checkpoints").iterdir())) == 1
     assert len(played) == 40
     presses = {43, 44}
-    monkeypatch.setattr(executors.Local, "after", lambda self, state: after(self, state) and False)
+    monkeypatch.setattr(executors.InProcess, "after", lambda self, state: after(self, state) and False)
     with pytest.raises(KeyboardInterrupt):
         carry_out(planned, store, catalogue)
     carry_out(planned, store, catalogue)
@@ -116,7 +116,7 @@ def test_the_command_stops_on_ctrl_c_with_130_says_how_to_go_on_and_goes_on(tiny
     assert "Traceback" not in out + err
     (checkpoint,) = store.work("checkpoints").glob("*.pt")
     explained = subprocess.run([*command, "--explain"], cwd=tmp_path, text=True, capture_output=True, check=True).stdout
-    assert f"new       {checkpoint.stem}  DPSGD seed 0: no record; goes on from round " in explained
+    assert f"new       {checkpoint.stem}  DPSGD, seed 0: no record; goes on from round " in explained
 
 
 def test_the_command_line_loads_no_library_that_looks_for_its_number_of_threads(tmp_path):

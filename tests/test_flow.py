@@ -65,7 +65,7 @@ def test_plan_shows_uses_scales_cost_and_noise_against_the_clip_bound(tmp_path, 
     path.write_text(yaml.safe_dump(tiny))
     result = call("plan", path)
     assert result.exit_code == 0, result.output
-    for word in ("3/3/3", "noise / clip", "100.0", "4 runs for 6 cells", "empty: DPSGD, laplace"):
+    for word in ("3/3/3", "noise / clip", "100.0", "4 runs for 6 cells", "empty: DPSGD (laplace)"):
         assert word in result.output
     assert not (tmp_path / "results").exists()
 

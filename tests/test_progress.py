@@ -8,23 +8,17 @@ import time
 import pytest
 from record_factory import make_record
 from rich.console import Console
+from test_cells import CELLS
 from typer.testing import CliRunner
 
 from dpflbench.cli import app
 from dpflbench.cli.output import printable
 from dpflbench.execution import display as displays
 from dpflbench.execution.display import Lines, display, picture, summary
-from dpflbench.execution.progress import Progress, Snapshot, Tick, alive, bury, duration, is_alive, labels
-from dpflbench.results.cells import Cell, Manifest
+from dpflbench.execution.progress import Progress, Snapshot, Tick, alive, bury, duration, is_alive
+from dpflbench.results.cells import Manifest
 from dpflbench.results.store import Store, write_atomically
 
-CELLS = [
-    Cell({"privacy.mechanism": {"name": "gaussian"}, "privacy.epsilon.high": 6}, "DPSGD", 0, "a"),
-    Cell({"privacy.mechanism": {"name": "laplace"}, "privacy.epsilon.high": 6}, "WeiAvg", 1, "b"),
-    Cell({}, "DMLDP", 0, None, "impossible"),
-    Cell({}, "FedSGD", 2, "c"),
-    Cell({}, "FedSGD again", 2, "c"),
-]
 MANIFEST = Manifest("suite", {}, CELLS)
 
 
@@ -88,18 +82,15 @@ def test_a_utility_is_shown_until_there_is_a_newer_one(progress):
     assert progress.now().running[0]["utility"] == 10.0
 
 
-def test_runs_are_called_by_their_first_place_in_the_table():
-    assert labels(MANIFEST) == {
-        "a": "DPSGD mechanism=gaussian high=6 seed 0",
-        "b": "WeiAvg mechanism=laplace high=6 seed 1",
-        "c": "FedSGD seed 2",
-    }
-
-
 def test_counts_and_time_left_in_one_line():
-    now = Snapshot("suite", "here", 1, total=10, reused=3, counts={"failed": 1, "done": 2}, seconds_left=75.0)
+    now = Snapshot(
+        name="suite", host="here", pid=1, total=10, reused=3, counts={"failed": 1, "done": 2}, seconds_left=75.0
+    )
     assert summary(now) == "6 of 10 runs, 3 reused, 2 done, 1 failed, about 1 min 15 s left"
-    assert summary(Snapshot("suite", "here", 1, total=2, counts={"done": 2}, seconds_left=0.0)) == "2 of 2 runs, 2 done"
+    assert (
+        summary(Snapshot(name="suite", host="here", pid=1, total=2, counts={"done": 2}, seconds_left=0.0))
+        == "2 of 2 runs, 2 done"
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,7 +105,12 @@ def test_a_log_has_a_line_a_run_and_a_sign_of_life_a_minute(monkeypatch):
     lines = []
     log = Lines(lines.append)
     now = Snapshot(
-        "suite", "here", 1, total=3, counts={"done": 1}, running=[{"label": "DPSGD seed 0", "round": 7, "rounds": 100}]
+        name="suite",
+        host="here",
+        pid=1,
+        total=3,
+        counts={"done": 1},
+        running=[{"label": "DPSGD seed 0", "round": 7, "rounds": 100}],
     )
     record = make_record("a", "DPSGD", 0, {}, 71.234)
     log.finished(now, record, "DPSGD seed 0", False)
@@ -132,8 +128,10 @@ def test_a_log_has_a_line_a_run_and_a_sign_of_life_a_minute(monkeypatch):
 def test_quiet_says_only_what_went_wrong():
     lines = []
     with display(lines.append, printable, terminal=False, quiet=True) as shown:
-        shown.finished(Snapshot("suite", "here", 1), make_record("a", "DPSGD", 0, {}, 71.0), "DPSGD", False)
-        shown.poll(lambda: Snapshot("suite", "here", 1))
+        shown.finished(
+            Snapshot(name="suite", host="here", pid=1), make_record("a", "DPSGD", 0, {}, 71.0), "DPSGD", False
+        )
+        shown.poll(lambda: Snapshot(name="suite", host="here", pid=1))
         shown.say("a: damaged\x1b[2J")
     assert lines == ["a: damaged\\x1b[2J"]
 
@@ -148,7 +146,7 @@ def test_the_picture_has_a_line_a_running_run_and_a_bar(progress):
     Console(file=out, width=140).print(picture(progress.now(), printable))
     shown = out.getvalue()
     for text in (
-        "DPSGD mechanism=gaussian high=6 seed 0",
+        "DPSGD (gaussian, ε max 6), seed 0",
         "25/100",
         "61.50",
         "2.5",

@@ -5,7 +5,7 @@ import os
 import pytest
 from suite_runs import carry_out, digests, planned_of
 
-from dpflbench.cli.run import _carry_out
+from dpflbench.cli.run_suite import carry_out as _carry_out
 from dpflbench.errors import DpflbenchError
 from dpflbench.execution.prepare import VARIABLE, Place
 from dpflbench.execution.progress import Progress

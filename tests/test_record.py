@@ -1,6 +1,7 @@
 """The record of a run: what goes in comes out, and nothing else is let in."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -49,6 +50,12 @@ def test_the_digest_covers_everything_but_what_was_measured():
         assert example(**change).digest != example().digest
 
 
+def test_what_was_measured_has_a_digest_of_its_own_and_belongs_to_its_run():
+    assert example(measured={"seconds": 99.0}).measured_digest != example().measured_digest
+    assert example(id="abd").measured_digest != example().measured_digest
+    assert example(algorithm="Y").measured_digest == example().measured_digest
+
+
 def test_the_order_of_keys_does_not_matter():
     assert content_digest({"a": 1, "b": [1.5, None]}) == content_digest({"b": [1.5, None], "a": 1})
 
@@ -62,9 +69,11 @@ def edited(**changes) -> str:
     [
         (dumps(example())[:200], "truncated or not JSON"),
         ("[]", "not a dpflbench record"),
-        (edited(schema=99), "schema 99, this version reads 1"),
+        (edited(schema=99), "schema 99, this version reads 2"),
         (edited(status="fine"), "status 'fine'; allowed: done"),
-        (edited(algorithm="Y"), "does not match its digest"),
+        (edited(schema=1), "made by dpflbench 0.1 (schema 1); this version reads 2: run the suite again"),
+        (edited(algorithm="Y"), "content does not match its digest"),
+        (edited(measured={"seconds": 0.5}), "what was measured does not match its digest"),
         (edited(clients={"epsilon": {"array": "<f8", "shape": [1000000000], "zlib": "eJw="}}), "damaged"),
         (edited(clients={"epsilon": {"array": "|O", "shape": [1], "zlib": "eJw="}}), "array type '|O'"),
         (edited(clients={"epsilon": {"array": "<f8", "shape": [2], "zlib": "!!"}}), "damaged"),
@@ -72,7 +81,7 @@ def edited(**changes) -> str:
     ],
 )
 def test_a_record_that_is_not_whole_is_refused_by_name(text, message):
-    with pytest.raises(RecordError, match=message.replace("|", r"\|")) as caught:
+    with pytest.raises(RecordError, match=re.escape(message)) as caught:
         loads(text, "r.json")
     assert str(caught.value).startswith("r.json: ")
 

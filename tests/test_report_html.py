@@ -15,7 +15,7 @@ from webdriver import Browser, find_browser
 from dpflbench.report.html import html_report
 from dpflbench.report.view import view
 from dpflbench.report.write import Report, write_report
-from dpflbench.results.cells import Cell, Manifest, Results
+from dpflbench.results.cells import Cell, Manifest, Problem, Results
 
 HOSTILE = (
     "</title></script><script>window.hacked=1</script><img src=x onerror=window.hacked=2>\"' "
@@ -48,7 +48,7 @@ def hostile_results() -> Results:
     return Results(
         Manifest(HOSTILE, {**results.manifest.suite, "description": HOSTILE, HOSTILE: HOSTILE}, cells),
         records,
-        (HOSTILE,),
+        (Problem("x", HOSTILE),),
     )
 
 

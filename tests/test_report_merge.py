@@ -130,7 +130,7 @@ def test_a_done_run_beats_a_failed_one_and_two_outcomes_are_told():
     other = Results(two.manifest, {run: dataclasses.replace(two.records[run], final={"utility_global": 1.0})})
     merged = merge(folders(one, other))
     assert merged.records[run].final["utility_global"] == 84.0
-    assert "different outcomes" in merged.problems[0]
+    assert "different outcomes" in merged.problems[0].text
 
 
 # ---------------------------------------------------------------- the command

@@ -18,7 +18,7 @@ from dpflbench.report.tables import utility_tables
 from dpflbench.report.view import view
 from dpflbench.report.whopays import payments, tiers, who_pays_table, worst_decile
 from dpflbench.report.write import FORMATS, Report, markdown_report, summary_table, write_report
-from dpflbench.results.cells import Cell, Manifest, Results
+from dpflbench.results.cells import Cell, Manifest, Problem, Results
 from dpflbench.results.record import MSE
 
 MECHANISMS = {"privacy.mechanism": ["gaussian", "laplace"]}
@@ -188,7 +188,9 @@ def test_disqualified_failed_and_missing_runs_are_three_different_things():
     results = replace_record(results, "WeiAvg", 1, status="failed", reason="ValueError: shape")
     gone = next(c.run for c in results.manifest.cells if c.algorithm == "WeiAvg" and c.seed == 2)
     results = Results(
-        results.manifest, {k: r for k, r in results.records.items() if k != gone}, ("records/x.json: truncated",)
+        results.manifest,
+        {k: r for k, r in results.records.items() if k != gone},
+        (Problem("x", "records/x.json: truncated"),),
     )
     table = gap_table(view(results))
     assert [(row[0].text, row[2].text, row[3].text, row[4].text) for row in table.rows] == [
@@ -203,7 +205,7 @@ def test_disqualified_failed_and_missing_runs_are_three_different_things():
 def test_an_unreadable_record_is_not_a_run_still_to_come():
     results = make_results(("WeiAvg",), seeds=1)
     (run,) = results.records
-    v = view(Results(results.manifest, {}, (f"somewhere/records/{run}.json: truncated",)))
+    v = view(Results(results.manifest, {}, (Problem(run, f"somewhere/records/{run}.json: truncated"),)))
     assert [(row[3].text, row[4].text) for row in gap_table(v).rows] == [
         ("unreadable", f"somewhere/records/{run}.json: truncated")
     ]
@@ -392,7 +394,9 @@ def hostile_results() -> Results:
         Cell(c.coordinates, c.algorithm, c.seed, c.run if c.seed else None, HOSTILE) for c in results.manifest.cells
     ]
     return Results(
-        Manifest(HOSTILE, {**results.manifest.suite, "description": HOSTILE}, cells), results.records, (HOSTILE,)
+        Manifest(HOSTILE, {**results.manifest.suite, "description": HOSTILE}, cells),
+        results.records,
+        (Problem("x", HOSTILE),),
     )
 
 

@@ -16,10 +16,10 @@ from record_factory import make_record
 from suite_runs import carry_out, digests, ended, fork, kill, planned_of
 from typer.testing import CliRunner
 
-from dpflbench.cli import app
+from dpflbench.cli import app, main
 from dpflbench.errors import DpflbenchError
 from dpflbench.results.cells import Manifest
-from dpflbench.results.record import dumps
+from dpflbench.results.record import RecordError, dumps
 from dpflbench.results.store import Store, write_atomically
 
 
@@ -285,6 +285,74 @@ def test_clean_refuses_a_folder_in_which_somebody_works_and_a_folder_that_is_no_
 def test_a_finished_suite_leaves_no_locks_checkpoints_or_signs_of_life(three):
     _, store = three
     assert [p for p in (store.root / "work").rglob("*") if p.is_file()] == []
+
+
+def leaves(value, path=()):
+    """The path of everything in a JSON value that is no container."""
+    if isinstance(value, dict | list):
+        for key, below in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(below, (*path, key))
+    else:
+        yield path
+
+
+def test_a_manifest_changed_at_any_one_place_is_refused_in_one_line_and_written_anew_by_the_next_run(three, catalogue):
+    planned, store = three
+    path = store.root / "suite.json"
+    whole = path.read_text()
+    places = [place for place in leaves(json.loads(whole)) if place != ("schema",)]
+    assert len(places) > 40
+    for place in places:
+        body = json.loads(whole)
+        *above, last = place
+        inner = body
+        for key in above:
+            inner = inner[key]
+        inner[last] = "other" if inner[last] != "other" else None
+        path.write_text(json.dumps(body))
+        with pytest.raises(DpflbenchError, match="content does not match its digest; it was edited or damaged"):
+            store.results()
+    carry_out(planned, store, catalogue)
+    assert path.read_text() == whole
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A results folder with one record, made by version 0.1."""
+    return Store(shutil.copytree(Path(__file__).parent / "version_0_1", tmp_path / "old"))
+
+
+MADE_BY = "made by dpflbench 0.1 (schema 1); this version reads 2: run the suite again, or read it with dpflbench 0.1"
+
+
+def test_a_folder_of_version_0_1_is_refused_in_one_line_by_whoever_reads_it(old, capsys, monkeypatch):
+    for command in (["report"], ["verify"], ["status"], ["clean"], ["compare", "--baseline", "x.json"]):
+        monkeypatch.setattr("sys.argv", ["dpflbench", *command, str(old.root)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2
+        assert capsys.readouterr().err == f"dpflbench: {old.root / 'suite.json'}: {MADE_BY}\n"
+    with pytest.raises(RecordError) as caught:
+        old.read("32ce55aa45d01bb93543")
+    assert str(caught.value) == f"{old.path('32ce55aa45d01bb93543')}: {MADE_BY}"
+
+
+def test_a_run_into_a_folder_of_version_0_1_says_so_once_leaves_what_is_there_and_repeats_the_runs(
+    old, tiny, tmp_path, catalogue, capsys
+):
+    planned = planned_of(tiny, tmp_path, catalogue)
+    first = next(iter(planned.runs))
+    text = old.path("32ce55aa45d01bb93543").read_text()
+    old.path(first).write_text(text)  # in the place of a record of ours it is set aside
+    lines = lines_of(planned, old, catalogue, capsys)
+    assert lines[0] == (
+        f"{old.root}: holds records of another version of dpflbench, which stay there; every run is repeated"
+    )
+    assert lines[1].startswith(f"{old.path(first)}: {MADE_BY}; set aside as ")
+    assert [line.split()[0] for line in lines[2:]] == ["[1/3]", "[2/3]", "[3/3]"]
+    assert old.path("32ce55aa45d01bb93543").read_text() == text
+    assert old.results().problems == ()
+    assert all("(reused)" in line for line in lines_of(planned, old, catalogue, capsys))
 
 
 def test_the_manifest_names_each_run_once(three):

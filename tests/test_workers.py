@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 from suite_runs import carry_out, digests, planned_of
 
-from dpflbench.cli.run import _carry_out
+from dpflbench.cli.run_suite import carry_out as _carry_out
 from dpflbench.errors import DpflbenchError
 from dpflbench.execution.prepare import VARIABLE, Place
 from dpflbench.execution.progress import Progress, alive
 from dpflbench.execution.sharing import shared_task
 from dpflbench.execution.stopping import Stop
-from dpflbench.execution.workers import Setting, check_sources, in_workers
+from dpflbench.execution.workers import Briefing, check_sources, in_workers
 from dpflbench.results.store import Store
 from dpflbench.tasks.task import Shards, Task
 
@@ -24,7 +24,7 @@ from dpflbench.tasks.task import Shards, Task
 def in_parallel(planned, store, catalogue, workers=2, stop=None):
     """The suite in worker processes."""
     tasks = store.work("tasks") / f"{os.uname().nodename}-{os.getpid()}"
-    executor = in_workers(["cpu"] * workers, Setting(Place(tasks=tasks), store.root), catalogue)
+    executor = in_workers(["cpu"] * workers, Briefing(Place(tasks=tasks), store.root), catalogue)
     _carry_out(planned, store, catalogue, executor, stop or Stop(), quiet=True)
 
 

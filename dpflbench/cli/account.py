@@ -1,15 +1,16 @@
 """`dpflbench account`: claimed against true epsilon, for one's own noise and for published recipes."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from tabulate import tabulate
 
-if TYPE_CHECKING:
-    from dpflbench.judges.published import Account
+from dpflbench.judges import published
 
 app = typer.Typer(
     help="Claimed against true epsilon: what noise is really worth. Exit 1 if a claim does not hold.",
     no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 Uses = Annotated[int, typer.Option(help="Releases by the same client.", min=1)]
@@ -27,8 +28,6 @@ def gaussian(
     claimed: Claimed = None,
 ) -> None:
     """Epsilon of repeated Gaussian noise without subsampling (L2 sensitivity)."""
-    from dpflbench.judges import published
-
     _show(published.gaussian(sigma, uses, delta, sensitivity, claimed))
 
 
@@ -41,8 +40,6 @@ def laplace(
     claimed: Claimed = None,
 ) -> None:
     """Epsilon of repeated Laplace noise (L1 sensitivity)."""
-    from dpflbench.judges import published
-
     _show(published.laplace(scale, uses, sensitivity, delta, claimed))
 
 
@@ -53,8 +50,6 @@ def paper_bcs(
     uses: Annotated[float, typer.Option(help="Planned participations T_n, in the paper maybe a fraction.")] = 40.0,
 ) -> None:
     """DPFL-BCS as printed: Lemma 1 with c2 = 1 and the linear split of Algorithm 2."""
-    from dpflbench.judges import published
-
     _show(published.paper_bcs(epsilon, delta, uses))
 
 
@@ -67,14 +62,10 @@ def pfa_formula(
     steps: Annotated[int, typer.Option(help="Local steps over the whole training.", min=1)] = 8000,
 ) -> None:
     """The closed form of the PFA reference code against an accountant."""
-    from dpflbench.judges import published
-
     _show(published.pfa_formula(epsilon, n_examples, batch, delta, steps))
 
 
-def _show(result: "Account") -> None:
-    from tabulate import tabulate
-
+def _show(result: published.Account) -> None:
     typer.echo(
         tabulate([(row.what, f"{row.value:.6g}") for row in result.rows], tablefmt="plain", disable_numparse=True)
     )

@@ -1,13 +1,17 @@
 """`dpflbench audit`: an algorithm's real client path, attacked with canaries."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from dpflbench.catalogue import Catalogue, load
 from dpflbench.cli.options import Without
-
-if TYPE_CHECKING:
-    from dpflbench.catalogue import Catalogue
+from dpflbench.cli.output import printable
+from dpflbench.errors import DpflbenchError, SuiteError
+from dpflbench.judges.audit import audit_algorithm
+from dpflbench.judges.bounds import trials_needed
+from dpflbench.schema import INVALID, build
+from dpflbench.suite import parse_value
 
 
 def audit(
@@ -42,12 +46,6 @@ def audit(
     """Attack an algorithm's releases and hold what they give away against what the ledger charged; exit 1 if more is
     given away.
     """
-    from dpflbench.catalogue import load
-    from dpflbench.cli.output import printable
-    from dpflbench.errors import DpflbenchError
-    from dpflbench.judges.audit import audit_algorithm
-    from dpflbench.judges.bounds import trials_needed
-
     catalogue = load(without or ())
     names = sorted(catalogue.parts["algorithms"]) if algorithm == "all" else [algorithm]
     audited, violations = 0, 0
@@ -90,11 +88,7 @@ def audit(
         raise typer.Exit(1)
 
 
-def _make(catalogue: "Catalogue", name: str, given: list[str]) -> Any:
-    from dpflbench.errors import SuiteError
-    from dpflbench.schema import INVALID, build
-    from dpflbench.suite import parse_value
-
+def _make(catalogue: Catalogue, name: str, given: list[str]) -> Any:
     problems = [f"--with {g}: expected key=value" for g in given if "=" not in g]
     values = {key.strip(): parse_value(text) for key, sign, text in (g.partition("=") for g in given) if sign}
     made = build(catalogue.get("algorithms", name).factory, values, "--with", problems)

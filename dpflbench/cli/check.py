@@ -4,7 +4,10 @@ from typing import Annotated
 
 import typer
 
+from dpflbench.catalogue import load
 from dpflbench.cli.options import DataRoot, Without, data_root
+from dpflbench.cli.output import printable
+from dpflbench.testing import examine
 
 
 def check(
@@ -21,10 +24,6 @@ def check(
     """Check every part of a plugin: interface, shapes, determinism, plans, budgets, pickling; exit 1 if one breaks a
     rule.
     """
-    from dpflbench.catalogue import load
-    from dpflbench.cli.output import printable
-    from dpflbench.testing import examine
-
     outcomes = examine(plugin, load(without or ()), data_root(data))
     for outcome in outcomes:
         what = f"{outcome.part.kind[:-1]} {outcome.part.name}"

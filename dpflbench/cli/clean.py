@@ -5,6 +5,10 @@ from typing import Annotated
 
 import typer
 
+from dpflbench.cli.output import printable
+from dpflbench.execution.cleaning import leftovers, remove
+from dpflbench.results.store import Store
+
 Folder = Annotated[Path, typer.Argument(metavar="RESULTS", help="Results folder.", show_default=False)]
 Stale = Annotated[
     bool, typer.Option("--stale", help="Also records and checkpoints that the suite of the folder does not ask for.")
@@ -16,10 +20,6 @@ def clean(results: Folder, stale: Stale = False, dry_run: DryRun = False) -> Non
     """Remove records that were set aside, files that were never finished and checkpoints of finished runs; say what
     went.
     """
-    from dpflbench.cli.output import printable
-    from dpflbench.execution.cleaning import leftovers, remove
-    from dpflbench.results.store import Store
-
     found, size = list(leftovers(Store(results), stale)), 0
     for leftover in found:
         size += 0 if dry_run else remove(leftover)

@@ -6,6 +6,13 @@ from typing import Annotated
 
 import typer
 
+from dpflbench.cli.output import printable
+from dpflbench.errors import DpflbenchError
+from dpflbench.regression import Limits, baseline_of, dump_baseline, load_baseline
+from dpflbench.regression import compare as compared
+from dpflbench.regression.output import as_junit, as_markdown
+from dpflbench.results.store import Store, write_atomically
+
 
 def compare(
     results: Annotated[Path, typer.Argument(help="Results folder.", show_default=False)],
@@ -31,13 +38,6 @@ def compare(
     """Compare results with a baseline: coverage, utility at equal epsilon, numerics, privacy, run time; exit 1 on a
     regression.
     """
-    from dpflbench.cli.output import printable
-    from dpflbench.errors import DpflbenchError
-    from dpflbench.regression import Limits, baseline_of, dump_baseline, load_baseline
-    from dpflbench.regression import compare as compared
-    from dpflbench.regression.output import as_junit, as_markdown
-    from dpflbench.results.store import Store, write_atomically
-
     if not tolerance >= 0 or not slowdown >= 0:
         raise DpflbenchError(f"compare: --tolerance {tolerance:g}, --slowdown {slowdown:g}; allowed: 0 or more")
     found = Store(results).results()

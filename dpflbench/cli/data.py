@@ -9,9 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
+from dpflbench.catalogue import load
 from dpflbench.cli.options import DataRoot, Without, data_root
+from dpflbench.cli.output import printable
+from dpflbench.errors import DataError
+from dpflbench.schema import parameters
+from dpflbench.tasks.cache import cache_folder
 
-app = typer.Typer(help="List data sets, or get one.", invoke_without_command=True, no_args_is_help=False)
+app = typer.Typer(help="List data sets, or get one.", invoke_without_command=True, rich_markup_mode=None)
 
 
 @app.callback()
@@ -20,8 +25,6 @@ def list_data(context: typer.Context, data: DataRoot = None, without: Without = 
     if context.invoked_subcommand is not None:
         context.obj = (data, without)
         return
-    from dpflbench.catalogue import load
-
     root = data_root(data)
     typer.echo(f"data folder: {root if root is not None else 'none (set $DPFLBENCH_DATA or --data)'}\n")
     for name, part in sorted(load(without or ()).parts["datasets"].items()):
@@ -36,9 +39,6 @@ def get(
     data: DataRoot = None,
 ) -> None:
     """Download a data set into the data folder, through torchvision where it has a download."""
-    from dpflbench.catalogue import load
-    from dpflbench.errors import DataError
-
     outer, without = context.obj or (None, None)
     part = load(without or ()).get("datasets", name)
     needed = _needed(part.factory)
@@ -60,8 +60,6 @@ def get(
 
 
 def _fetch(dataset: Any, name: str, root: Path) -> None:
-    from dpflbench.errors import DataError
-
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -71,9 +69,6 @@ def _fetch(dataset: Any, name: str, root: Path) -> None:
 
 
 def _show_cache() -> None:
-    from dpflbench.cli.output import printable
-    from dpflbench.tasks.cache import cache_folder
-
     kept = [path.stat().st_size for path in cache_folder().glob("*.pt")]
     typer.echo(
         f"\ncache: {printable(cache_folder())}, {len(kept)} files, {sum(kept) / 1e6:.0f} MB; may be deleted at any time"
@@ -82,15 +77,11 @@ def _show_cache() -> None:
 
 def _needed(factory: Any) -> list[str]:
     """Parameters without a default: such a data set is the user's own."""
-    from dpflbench.schema import parameters
-
     return [name for name, (_, default) in parameters(factory).items() if default is inspect.Parameter.empty]
 
 
 def _show(name: str, factory: Any, root: Path | None) -> None:
     """One data set on a few lines."""
-    from dpflbench.cli.output import printable
-
     needed = _needed(factory)
     head, lines = (f"your own file: give {', '.join(needed)} in the suite", {}) if needed else _state(factory(), root)
     typer.echo(f"{printable(name):<14} {printable(head)}")
@@ -100,8 +91,6 @@ def _show(name: str, factory: Any, root: Path | None) -> None:
 
 def _state(dataset: Any, root: Path | None) -> tuple[str, dict[str, str]]:
     """Complete, missing or damaged, and the facts below it; how to get it only where that is needed."""
-    from dpflbench.errors import DataError
-
     known = dataset.availability(root)
     facts = {"where": known.where, "licence": known.licence}
     if not known.found:

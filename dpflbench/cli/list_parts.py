@@ -4,8 +4,13 @@ import inspect
 from typing import Annotated, Any
 
 import typer
+from tabulate import tabulate
 
+from dpflbench.catalogue import KINDS, load
 from dpflbench.cli.options import Without
+from dpflbench.cli.output import printable
+from dpflbench.errors import DpflbenchError
+from dpflbench.schema import parameters, suggest
 
 
 def list_parts(
@@ -19,13 +24,6 @@ def list_parts(
     without: Without = None,
 ) -> None:
     """List installed parts with their parameters, defaults and the distribution that supplied them."""
-    from tabulate import tabulate
-
-    from dpflbench.catalogue import KINDS, load
-    from dpflbench.cli.output import printable
-    from dpflbench.errors import DpflbenchError
-    from dpflbench.schema import suggest
-
     if kind is not None and kind not in KINDS:
         raise DpflbenchError(f"list {kind}: unknown; {suggest(kind, KINDS)}")
     catalogue = load(without or ())
@@ -52,8 +50,6 @@ def list_parts(
 
 
 def _parameters(factory: Any) -> str:
-    from dpflbench.schema import parameters
-
     shown = []
     for name, (_, default) in parameters(factory).items():
         shown.append(name if default is inspect.Parameter.empty else f"{name}={default!r}")

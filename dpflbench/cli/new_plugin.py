@@ -5,6 +5,11 @@ from typing import Annotated
 
 import typer
 
+from dpflbench.catalogue import load
+from dpflbench.cli.output import printable
+from dpflbench.errors import DpflbenchError
+from dpflbench.scaffold import names_of, write_skeleton
+
 
 def new_plugin(
     name: Annotated[str, typer.Argument(help="What it is called, e.g. my-idea.", show_default=False)],
@@ -13,9 +18,6 @@ def new_plugin(
     ] = None,
 ) -> None:
     """Write a complete plugin distribution that passes `dpflbench check` as it is."""
-    from dpflbench.cli.output import printable
-    from dpflbench.scaffold import names_of, write_skeleton
-
     names = names_of(name)
     _free(names.plugin, names.label)
     root, files = write_skeleton(name, out)
@@ -26,9 +28,6 @@ def new_plugin(
 
 def _free(plugin: str, label: str) -> None:
     """Refuse a name that an installed plugin already uses: the skeleton could not be installed beside it."""
-    from dpflbench.catalogue import load
-    from dpflbench.errors import DpflbenchError
-
     parts = load().parts
     taken = [p for p in (parts["aggregators"].get(plugin), parts["algorithms"].get(label)) if p]
     plugins = {p.plugin: p for kind in parts.values() for p in kind.values()}

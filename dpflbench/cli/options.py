@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from dpflbench.errors import DataError
+
 SuiteFile = Annotated[Path, typer.Argument(help="Suite file (YAML).", show_default=False)]
 Overrides = Annotated[
     list[str] | None,
@@ -24,8 +26,6 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
 
 def data_root(given: Path | None) -> Path | None:
     """The folder with data sets: the option, else the environment, else none."""
-    from dpflbench.errors import DataError
-
     named = given or (Path(os.environ["DPFLBENCH_DATA"]) if os.environ.get("DPFLBENCH_DATA") else None)
     if named is not None and not named.is_dir():
         source = "--data" if given else "$DPFLBENCH_DATA"

@@ -5,6 +5,11 @@ from typing import Annotated
 
 import typer
 
+from dpflbench.cli.output import printable
+from dpflbench.report.merge import Folder, merge
+from dpflbench.report.write import FORMATS, check_formats, summary_table, write_report
+from dpflbench.results.store import Store
+
 Folders = Annotated[
     list[Path],
     typer.Argument(
@@ -40,11 +45,6 @@ def report(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the table.")] = False,
 ) -> None:
     """Turn records into tables, figures and one HTML page."""
-    from dpflbench.cli.output import printable
-    from dpflbench.report.merge import Folder, merge
-    from dpflbench.report.write import FORMATS, check_formats, summary_table, write_report
-    from dpflbench.results.store import Store
-
     chosen = formats or FORMATS
     check_formats(chosen)
     merged = merge([Folder(str(path), Store(path).results()) for path in results])

@@ -1,28 +1,26 @@
 """`dpflbench status`: how far a suite is, from any terminal that sees its results folder."""
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from tabulate import tabulate
+
+from dpflbench.cli.output import printable
+from dpflbench.execution.display import ENDED, running_row
+from dpflbench.execution.progress import alive, duration
+from dpflbench.results.store import Store
 
 Folder = Annotated[Path, typer.Argument(metavar="RESULTS", help="Results folder.", show_default=False)]
 
 
 def status(results: Folder) -> None:
     """Show what is done, what failed and why, and what is running at this moment."""
-    from collections import Counter
-
-    from tabulate import tabulate
-
-    from dpflbench.cli.output import printable
-    from dpflbench.execution.display import ENDED, running_row
-    from dpflbench.execution.progress import alive, duration, labels
-    from dpflbench.results.store import Store
-
     store = Store(results)
     found = store.results()
-    total, named = len(found.manifest.runs), labels(found.manifest)
+    total, named = len(found.manifest.runs), found.manifest.titles
     counts = Counter(str(record.status) for record in found.records.values())
     parts = ", ".join(f"{counts[kind]} {kind}" for kind in ENDED if counts[kind])
     typer.echo(
@@ -34,7 +32,7 @@ def status(results: Folder) -> None:
         if record.status != "done":
             typer.echo(printable(f"{record.status}: {record.id} {named[record.id]}: {record.reason}"))
     for problem in found.problems:
-        typer.echo(printable(f"damaged, to be repeated: {problem}"))
+        typer.echo(printable(f"damaged, to be repeated: {problem.text}"))
     aside = len(list((results / "records" / "set-aside").glob("*.json")))
     if aside:
         typer.echo(f"{aside} damaged records were set aside earlier; `dpflbench clean` removes them")

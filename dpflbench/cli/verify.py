@@ -5,6 +5,11 @@ from typing import Annotated
 
 import typer
 
+from dpflbench.catalogue import load
+from dpflbench.cli.output import printable
+from dpflbench.judges.verify import verify as findings
+from dpflbench.results.store import Store
+
 
 def verify(
     results: Annotated[Path, typer.Argument(help="Results folder, yours or somebody else's.", show_default=False)],
@@ -13,11 +18,6 @@ def verify(
     """Recompute every client's epsilon, every schedule, budget and digest from the records alone; exit 1 if anything
     differs.
     """
-    from dpflbench.catalogue import load
-    from dpflbench.cli.output import printable
-    from dpflbench.judges.verify import verify as findings
-    from dpflbench.results.store import Store
-
     good, missing, bad, alone = 0, 0, 0, 0
     for finding in findings(Store(results).results(), load()):
         if finding.problems:

@@ -82,7 +82,7 @@ def execute(
     """The record of a run: done, diverged, disqualified or failed, each with its reason; Interrupted if it was asked to
     stop.
     """
-    attempt = Attempt(run, assembly_of(run, catalogue), place, watch or Nobody())
+    attempt = Attempt(run=run, assembly=assembly_of(run, catalogue), place=place, watch=watch or Nobody())
     with threads(place.threads):
         try:
             attempt.play(task)
@@ -102,7 +102,7 @@ def execute(
         return attempt.ended(status, reason)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Attempt:
     """A run under way: what is known of it at any moment."""
 

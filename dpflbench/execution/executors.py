@@ -27,7 +27,7 @@ WAIT = 0.3  # seconds between looks at runs that another process is doing
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
+class InProcess:
     """The watch over a run in this process."""
 
     run: Run
@@ -78,7 +78,7 @@ def in_this_process(catalogue: Catalogue, place: Place) -> Executor:
                 continue
             progress.started(run.id)
             try:
-                yield execute(run, catalogue, place, Local(run, work, progress, stop))
+                yield execute(run, catalogue, place, InProcess(run, work, progress, stop))
             except Interrupted:
                 progress.stopped(run.id)
                 work.give_back(run)

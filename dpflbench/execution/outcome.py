@@ -5,6 +5,7 @@ import platform
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,42 +54,35 @@ def record_of(
         }
         if status == "done":
             final = _final(prepared, state, curves, clients)
-    return Record(
-        run.id,
-        status,
-        reason,
-        run.config,
-        assembly.algorithm.name,
-        assembly.algorithm.private,
-        metric_of(world.task),
-        curves,
-        final,
-        clients,
-        ledger.events(),
-        _facts(run, assembly, prepared, state),
-        notes,
-        run.plugins,
-        measured,
+    return replace(
+        bare_record(run, assembly, status, reason, measured),
+        metric=metric_of(world.task),
+        rounds=curves,
+        final=final,
+        clients=clients,
+        events=ledger.events(),
+        facts=_facts(run, assembly, prepared, state),
+        notes=notes,
     )
 
 
 def bare_record(run: Run, assembly: Assembly, status: Status, reason: str, measured: Mapping[str, Any]) -> Record:
     """The record of a run of which nothing is left but the way it ended."""
     return Record(
-        run.id,
-        status,
-        reason,
-        run.config,
-        assembly.algorithm.name,
-        assembly.algorithm.private,
-        MSE,
+        id=run.id,
+        status=status,
+        reason=reason,
+        config=run.config,
+        algorithm=assembly.algorithm.name,
+        private=assembly.algorithm.private,
+        metric=MSE,
         plugins=run.plugins,
         measured=measured,
     )
 
 
 def measured(clock: Clock, device: str) -> dict[str, Any]:
-    """Times and machine: what no digest covers."""
+    """Times and machine: what differs from one time to the next."""
     seconds = time.perf_counter() - clock.started
     return {
         "seconds": seconds,

@@ -32,7 +32,7 @@ class Tick:
     utility: float | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Running:
     """A run under way."""
 
@@ -52,7 +52,7 @@ class Running:
         return (self.round - self.first) / max(self.heard - self.since, 1e-9) if self.first >= 0 else 0.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Snapshot:
     """How far one process is, as numbers and texts."""
 
@@ -95,9 +95,9 @@ class Progress:
         self, manifest: Manifest, rounds: Mapping[str, int], display: Display, store: Store | None = None
     ) -> None:
         self.display = display
-        self.labels = labels(manifest)
+        self.titles = manifest.titles
         self.rounds = rounds
-        self.snapshot = Snapshot(manifest.name, platform.node(), os.getpid(), total=len(rounds))
+        self.snapshot = Snapshot(name=manifest.name, host=platform.node(), pid=os.getpid(), total=len(rounds))
         self.running: dict[str, Running] = {}
         self.clock = time.time
         self._left = dict(rounds)  # rounds still to play, by run
@@ -111,7 +111,8 @@ class Progress:
         """A run is under way."""
         now = self.clock()
         self._began = self._began or now
-        self.running[run] = Running(run, self.labels.get(run, run), self.rounds.get(run, 0), where, now)
+        label, rounds = self.titles.get(run, run), self.rounds.get(run, 0)
+        self.running[run] = Running(run=run, label=label, rounds=rounds, where=where, since=now)
 
     def tick(self, tick: Tick, where: str = "") -> None:
         """A run has played a round."""
@@ -140,7 +141,7 @@ class Progress:
         else:
             self._played += left  # a run that ends early spares its rounds
             self.snapshot.counts[record.status] = self.snapshot.counts.get(record.status, 0) + 1
-        self.display.finished(self.snapshot, record, self.labels.get(record.id, record.algorithm), reused)
+        self.display.finished(self.snapshot, record, self.titles.get(record.id, record.algorithm), reused)
 
     def say(self, line: str) -> None:
         """Something to know."""
@@ -171,22 +172,6 @@ class Progress:
         if self._began is None or not self._played:
             return None
         return sum(self._left.values()) * (self.clock() - self._began) / self._played
-
-
-def labels(manifest: Manifest) -> dict[str, str]:
-    """What a run is called in messages: its first place in the table."""
-    named: dict[str, str] = {}
-    for cell in manifest.cells:
-        if cell.run and cell.run not in named:
-            where = " ".join(f"{path.rpartition('.')[2]}={_short(value)}" for path, value in cell.coordinates.items())
-            named[cell.run] = f"{cell.algorithm} {where} seed {cell.seed}".replace("  ", " ")
-    return named
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return str(value.get("name", value.get("kind", "{…}")))
-    return str(value)
 
 
 def alive(store: Store) -> list[Snapshot]:

@@ -130,7 +130,7 @@ def remote_run(run: Run, parts: dict[str, Any], place: Place, without: tuple[str
         return "refused", str(e)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Cluster:
     """What is under way on a Ray cluster."""
 
@@ -265,7 +265,16 @@ def on_ray(
     def executor(work: Worklist, progress: Progress, stop: Stop) -> Generator[Record, None, None]:
         connect(ray, address)
         try:
-            yield from Cluster(resources, place, catalogue, without, work, progress, stop).records()
+            cluster = Cluster(
+                resources=resources,
+                place=place,
+                catalogue=catalogue,
+                without=without,
+                work=work,
+                progress=progress,
+                stop=stop,
+            )
+            yield from cluster.records()
         except (
             ray.exceptions.RayError
         ) as e:  # not a run's node, which Ray replaces, but what holds the cluster together

@@ -39,7 +39,7 @@ STOP, END = "stop", "end"  # what a parent says beside runs
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Briefing:
     """What a worker needs to know before its first run."""
 
     place: Place
@@ -51,26 +51,26 @@ class ParentGone(BaseException):
     """Nobody waits for this run any more; not an Exception, for no run shall take it for a failure of its own."""
 
 
-def work(pipe: "connection.Connection[Any, Any]", setting: Setting) -> None:
+def work(pipe: "connection.Connection[Any, Any]", briefing: Briefing) -> None:
     """A worker: runs come in, reports and records go out, until the pipe closes."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     try:
-        catalogue = load(setting.without)
+        catalogue = load(briefing.without)
         pipe.send(("ready", os.getpid()))
         while isinstance(run := pipe.recv(), Run):
-            pipe.send(_outcome(run, catalogue, setting, pipe))
+            pipe.send(_outcome(run, catalogue, briefing, pipe))
     except (ParentGone, EOFError, OSError):  # what it shared has no use any more
-        if setting.place.tasks is not None:
-            shutil.rmtree(setting.place.tasks, ignore_errors=True)
+        if briefing.place.tasks is not None:
+            shutil.rmtree(briefing.place.tasks, ignore_errors=True)
 
 
 def _outcome(
-    run: Run, catalogue: Catalogue, setting: Setting, pipe: "connection.Connection[Any, Any]"
+    run: Run, catalogue: Catalogue, briefing: Briefing, pipe: "connection.Connection[Any, Any]"
 ) -> tuple[str, Any]:
     try:
         check_sources(run, catalogue)
-        return "record", execute(run, catalogue, setting.place, Piped(run, Store(setting.results), pipe))
+        return "record", execute(run, catalogue, briefing.place, Piped(run, Store(briefing.results), pipe))
     except Interrupted:
         return "stopped", None
     except DpflbenchError as e:
@@ -164,12 +164,12 @@ class Worker:
         return f"killed by {signal.Signals(-code).name}{' (out of memory?)' if -code == signal.SIGKILL else ''}"
 
 
-@dataclass(slots=True)
-class Pool:
+@dataclass(slots=True, kw_only=True)
+class Crew:
     """All workers of a suite."""
 
     devices: Sequence[str]  # of each worker there may be
-    setting: Setting
+    briefing: Briefing
     catalogue: Catalogue
     work: Worklist
     progress: Progress
@@ -223,9 +223,9 @@ class Pool:
         wanted = Counter(self.devices)
         device = next(d for d in self.devices if counts[d] < wanted[d])
         ours, theirs = mp.Pipe()
-        setting = replace(self.setting, place=replace(self.setting.place, device=device))
+        briefing = replace(self.briefing, place=replace(self.briefing.place, device=device))
         process = processes.context().Process(
-            target=work, args=(theirs, setting), daemon=True, name=f"dpflbench on {device}"
+            target=work, args=(theirs, briefing), daemon=True, name=f"dpflbench on {device}"
         )
         with processes.signals_held():
             process.start()
@@ -280,14 +280,14 @@ class Pool:
         yield bare_record(run, assembly_of(run, self.catalogue), "failed", reason, measured(Clock(), worker.device))
 
 
-def in_workers(devices: Sequence[str], setting: Setting, catalogue: Catalogue) -> Executor:
+def in_workers(devices: Sequence[str], briefing: Briefing, catalogue: Catalogue) -> Executor:
     """As many runs at a time as there are devices named (`cpu` as often as there shall be workers)."""
 
     def executor(work: Worklist, progress: Progress, stop: Stop) -> Generator[Record, None, None]:
-        pool = Pool(devices, setting, catalogue, work, progress, stop)
+        crew = Crew(devices=devices, briefing=briefing, catalogue=catalogue, work=work, progress=progress, stop=stop)
         try:
-            yield from pool.records()
+            yield from crew.records()
         finally:
-            pool.close()
+            crew.close()
 
     return executor

@@ -23,7 +23,7 @@ from dpflbench.federation.local import FullStep
 from dpflbench.federation.simulate import State, World, initial_state, rounds
 from dpflbench.federation.trust import LocalTrust
 from dpflbench.interfaces import Accountant, Algorithm, Floats, LearningRate, Mechanism, Setup, Updates
-from dpflbench.judges.bounds import Claim, Law, Outcome, audit
+from dpflbench.judges.bounds import Bound, Law, Promise, audit
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.randomness import Streams
 from dpflbench.tasks.task import Shards, Task
@@ -96,7 +96,7 @@ def audit_algorithm(
     confidence: float = 0.999,
     seed: int = 0,
     only: Container[str] | None = None,
-) -> Iterator[tuple[str, Outcome]]:
+) -> Iterator[tuple[str, Bound]]:
     """The outcome of every canary (or of those named in `only`) on one algorithm under one mechanism.
 
     Without an epsilon, the one at which so many clients see most: 8 where the whole Gaussian curve can be used, else 2.
@@ -128,7 +128,7 @@ def listen(
     epsilon: float,
     delta: float,
     seed: int,
-) -> tuple[Floats, Claim]:
+) -> tuple[Floats, Promise]:
     """All a server sees of each client [N, M], even ones in one world and odd ones in the other, and what the ledger
     charged.
     """
@@ -180,7 +180,7 @@ def muted(mechanism: Mechanism) -> Mechanism:
     return twin
 
 
-def _claim(ledger: Ledger, mechanism: Mechanism) -> Claim:
+def _claim(ledger: Ledger, mechanism: Mechanism) -> Promise:
     spent = ledger.epsilon_spent()
     most = int(np.argmax(spent))
     mu = None
@@ -188,7 +188,7 @@ def _claim(ledger: Ledger, mechanism: Mechanism) -> Claim:
         events = ledger.events()
         mine = events["client"] == most
         mu = math.sqrt(float(np.sum((events["sensitivity"][mine] / events["scale"][mine]) ** 2)))
-    return Claim(float(spent[most]), float(ledger.delta[most]), mu)
+    return Promise(float(spent[most]), float(ledger.delta[most]), mu)
 
 
 def _transcript(state: State, clients: int) -> Floats:

@@ -30,7 +30,7 @@ THRESHOLDS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Promise:
     """What is promised: epsilon at delta, and for Gaussian noise the mu behind it."""
 
     epsilon: float
@@ -38,11 +38,11 @@ class Claim:
     mu: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
     """What an audit found, at a confidence."""
 
-    claim: Claim
+    claim: Promise
     confidence: float
     trials: int  # fresh releases of each world
     epsilon: float  # lower bound by Clopper and Pearson
@@ -57,12 +57,12 @@ class Outcome:
 
 def audit(
     release: Release,
-    claim: Claim,
+    claim: Promise,
     law: Law = "gaussian",
     confidence: float = 0.999,
     seed: int = 0,
     shift: Floats | None = None,
-) -> Outcome:
+) -> Bound:
     """Fit attacks to the releases of `seed`, choose among them and their thresholds on `seed` + 1, judge the choice on
     `seed` + 2.
 
@@ -82,7 +82,14 @@ def audit(
         _, score, level = max(choices, key=lambda choice: choice[0])
         found.append(float(_bounds(score(fresh[0]), score(fresh[1]), level, claim.delta, confidence)[kind][0]))
     epsilon, mu = found
-    return Outcome(claim, confidence, min(map(len, fresh)), epsilon, mu, float(epsilon_of(mu, claim.delta)))
+    return Bound(
+        claim=claim,
+        confidence=confidence,
+        trials=min(map(len, fresh)),
+        epsilon=epsilon,
+        mu=mu,
+        epsilon_by_mu=float(epsilon_of(mu, claim.delta)),
+    )
 
 
 def fit(one: Floats, other: Floats, law: Law, shift: Floats | None = None) -> Callable[[Floats], Floats]:

@@ -17,6 +17,7 @@ from dpflbench.catalogue import Catalogue
 from dpflbench.errors import DpflbenchError
 from dpflbench.judges.recount import Recount, recount
 from dpflbench.results.record import Record
+from dpflbench.results.titles import coordinates
 
 if TYPE_CHECKING:
     from dpflbench.results.cells import Cell, Results
@@ -26,10 +27,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found about one run (or, with an empty id, about an unreadable record or a column of the table)."""
+    """What was found about one run (or, with an empty id, about a column of the table)."""
 
     run: str
-    label: str  # algorithm, coordinates and seed of its first cell
+    label: str  # title of its first cell
     summary: str
     problems: tuple[str, ...] = ()
     missing: bool = False
@@ -47,22 +48,23 @@ def verify(results: "Results", catalogue: Catalogue) -> Iterator[Finding]:
     for run, places in cells.items():
         record = results.records.get(run)
         if record is None:
-            if not any(run in problem for problem in results.problems):
-                yield Finding(run, _label(places[0]), "not there (yet)", missing=True)
+            if not any(problem.run == run for problem in results.problems):
+                yield Finding(run, places[0].title, "not there (yet)", missing=True)
             continue
         found = _guarded(partial(recount, record, catalogue), lambda why: Recount((why,)))
         place = partial(check_place, record, places, results.manifest.suite)
         problems = (*found.problems, *_guarded(place, _alone))
         summary = "" if problems else _summary(record, found.accountants)
-        yield Finding(run, _label(places[0]), summary, problems, accountants=found.accountants)
-    yield from (Finding("", "unreadable record", "", (problem,)) for problem in results.problems)
+        yield Finding(run, places[0].title, summary, problems, accountants=found.accountants)
+    yield from (Finding(p.run, "unreadable record", "", (p.text,)) for p in results.problems)
     for column in columns.values():
         records = {
             c.algorithm: results.records[c.run] for c in column if c.run is not None and c.run in results.records
         }
         unmatched = _guarded(partial(check_column, records), _alone)
         if unmatched:
-            yield Finding("", f"column {_coordinates(column[0])}, seed {column[0].seed}", "", tuple(unmatched))
+            where = coordinates(column[0].coordinates) or "all"
+            yield Finding("", f"column {where}, seed {column[0].seed}", "", tuple(unmatched))
 
 
 def check_place(record: Record, places: "Sequence[Cell]", suite: Mapping[str, Any]) -> list[str]:
@@ -73,7 +75,7 @@ def check_place(record: Record, places: "Sequence[Cell]", suite: Mapping[str, An
     entries = {e["label"]: e for e in suite.get("algorithms", ())}
     problems: list[str] = []
     for cell in places:
-        here = f"cell {_label(cell)}"
+        here = f"cell {cell.title}"
         if int(config["seed"]) != cell.seed:
             problems.append(f"{here}: filled by a run of seed {config['seed']}")
         entry = entries.get(cell.algorithm)
@@ -160,11 +162,3 @@ def _summary(record: Record, accountants: Sequence[str]) -> str:
     share = np.max(record.clients["epsilon_spent"] / record.clients["epsilon"])
     who = f"{accountants[0]} alone" if len(accountants) == 1 else " and ".join(accountants)
     return f"{len(record.events['client'])} releases, at most {share:.4f} of an epsilon budget spent, by {who}"
-
-
-def _coordinates(cell: "Cell") -> str:
-    return ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in cell.coordinates.items()) or "all"
-
-
-def _label(cell: "Cell") -> str:
-    return f"{cell.algorithm}, {_coordinates(cell)}, seed {cell.seed}"

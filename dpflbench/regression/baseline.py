@@ -7,7 +7,7 @@ final model, of the budgets and of the data split. A folder of results can stand
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,16 @@ from dpflbench.report.view import coordinate_key, view
 from dpflbench.results.cells import Results
 from dpflbench.results.record import Metric, Record
 from dpflbench.results.store import Store
+from dpflbench.results.titles import title
 
 SCHEMA = 1
 SHORT = 16  # hexadecimal digits kept of a digest: chance agreement at 2**-64
 MAX_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One run."""
+    """One run; a line of a baseline file holds its seed and these fields in this order."""
 
     status: str  # done, diverged or disqualified
     utility: float  # NaN unless done
@@ -39,7 +40,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class Contestant:
     """One algorithm at one setting, with a sample for each seed."""
 
     algorithm: str
@@ -53,6 +54,11 @@ class Place:
         """What makes two places the same."""
         return self.algorithm, coordinate_key(self.coordinates)
 
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return title(self.algorithm, self.coordinates)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Baseline:
@@ -60,7 +66,7 @@ class Baseline:
 
     name: str
     value: str  # which utility: utility_global, ...
-    places: Mapping[tuple[str, str], Place]
+    places: Mapping[tuple[str, str], Contestant]
 
 
 def baseline_of(results: Results) -> Baseline:
@@ -78,7 +84,7 @@ def baseline_of(results: Results) -> Baseline:
             else:
                 samples[outcome.seed] = _sample(outcome.record, outcome.value)
         if samples or gaps:
-            place = Place(group.algorithm, group.setting.coordinates, seen.metric(group.setting), samples, gaps)
+            place = Contestant(group.algorithm, group.setting.coordinates, seen.metric(group.setting), samples, gaps)
             places[place.key] = place
     return Baseline(results.manifest.name, seen.options.value, places)
 
@@ -95,29 +101,27 @@ def _sample(record: Record, utility: float) -> Sample:
     versions = measured.get("versions")
     torch = str(versions.get("torch", "")) if isinstance(versions, Mapping) else ""
     return Sample(
-        record.status,
-        utility,
-        str(facts.get("final_model", ""))[:SHORT],
-        budgets,
-        task,
-        float(f"{spent / step:.4g}"),
-        str(measured.get("numerics", "")) if on_cpu else "",
-        torch,
-        str(measured.get("device", "")),
+        status=record.status,
+        utility=utility,
+        model=str(facts.get("final_model", ""))[:SHORT],
+        budgets=budgets,
+        task=task,
+        work=float(f"{spent / step:.4g}"),
+        numerics=str(measured.get("numerics", "")) if on_cpu else "",
+        torch=torch,
+        device=str(measured.get("device", "")),
     )
 
 
 def _positive(value: Any) -> float:
-    """A time that was measured, NaN for anything else: what was measured is no part of a record's digest."""
+    """A time that was measured, NaN for anything else: digests do not vouch for a record somebody made up."""
     return float(value) if isinstance(value, int | float) and 0 < value < math.inf else math.nan
 
 
 def dump_baseline(baseline: Baseline) -> str:
     """The text of a baseline file: one line a run, in a fixed order."""
     gaps = [
-        f"{p.algorithm} ({_words(p.coordinates)}), seed {s}: {why}"
-        for p in baseline.places.values()
-        for s, why in p.gaps.items()
+        f"{title(p.algorithm, p.coordinates, s)}: {why}" for p in baseline.places.values() for s, why in p.gaps.items()
     ]
     if gaps or not baseline.places:
         found = "; ".join(gaps[:3]) or "nothing was run"
@@ -134,23 +138,7 @@ def dump_baseline(baseline: Baseline) -> str:
             "coordinates": dict(place.coordinates),
             "metric": [place.metric.name, place.metric.unit, place.metric.higher_is_better],
         }
-        runs = [
-            json.dumps(
-                [
-                    seed,
-                    s.status,
-                    _number(s.utility),
-                    s.model,
-                    s.budgets,
-                    s.task,
-                    _number(s.work),
-                    s.numerics,
-                    s.torch,
-                    s.device,
-                ]
-            )
-            for seed, s in sorted(place.samples.items())
-        ]
+        runs = [json.dumps([seed, *map(_plain, astuple(s))]) for seed, s in sorted(place.samples.items())]
         comma = "," if i < len(baseline.places) - 1 else ""
         lines.append(f'  {json.dumps(head)[:-1]}, "runs": [')
         lines += [f"   {run}{',' if j < len(runs) - 1 else ']}' + comma}" for j, run in enumerate(runs)]
@@ -162,7 +150,9 @@ def load_baseline(path: Path) -> Baseline:
     if path.is_dir():
         results = Store(path).results()
         if results.problems:
-            raise DpflbenchError(f"{path}: unreadable records in the baseline: {'; '.join(results.problems[:3])}")
+            raise DpflbenchError(
+                f"{path}: unreadable records in the baseline: {'; '.join(p.text for p in results.problems[:3])}"
+            )
         return baseline_of(results)
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -170,7 +160,7 @@ def load_baseline(path: Path) -> Baseline:
         return _parse(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise DpflbenchError(f"{path}: no such baseline; --update-baseline makes one of the results") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as e:
         raise DpflbenchError(f"{path}: not a baseline ({type(e).__name__}: {e})") from None
 
 
@@ -180,31 +170,27 @@ def _parse(body: Any) -> Baseline:
     places = {}
     for item in body["places"]:
         name, unit, higher = item["metric"]
-        samples = {}
-        for seed, status, utility, model, budgets, task, work, numerics, torch, device in item["runs"]:
-            digests = str(model), str(budgets), str(task)
-            sample = Sample(str(status), _back(utility), *digests, _back(work), str(numerics), str(torch), str(device))
+        samples: dict[int, Sample] = {}
+        for seed, *row in item["runs"]:
+            values: dict[str, Any] = {f.name: _back(v, f.type) for f, v in zip(fields(Sample), row, strict=True)}
+            sample = Sample(**values)
             if (sample.status == "done") != math.isfinite(sample.utility):
-                raise ValueError(f"a run that is {sample.status} with utility {utility!r}")
+                raise ValueError(f"a run that is {sample.status} with utility {sample.utility!r}")
             samples[int(seed)] = sample
-        place = Place(
+        place = Contestant(
             str(item["algorithm"]), dict(item["coordinates"]), Metric(str(name), str(unit), bool(higher)), samples, {}
         )
         if place.key in places:
-            raise ValueError(f"{place.algorithm} ({_words(place.coordinates)}) stands there twice")
+            raise ValueError(f"{place.title} stands there twice")
         places[place.key] = place
     return Baseline(str(body["name"]), str(body["value"]), places)
 
 
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _plain(value: Any) -> Any:
+    """A field of a sample as JSON: what was not measured is null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _back(value: Any) -> float:
-    return math.nan if value is None else float(value)
-
-
-def _words(coordinates: Mapping[str, Any]) -> str:
-    from dpflbench.report.labels import coordinates as words
-
-    return words(coordinates) or "all"
+def _back(value: Any, kind: Any) -> Any:
+    """The field again: a float, NaN for null, or a text."""
+    return str(value) if kind is str else math.nan if value is None else float(value)

@@ -18,8 +18,8 @@ import numpy as np
 
 from dpflbench.catalogue import load
 from dpflbench.judges.verify import verify
-from dpflbench.regression.baseline import Baseline, Place, Sample, baseline_of
-from dpflbench.report.labels import clean, coordinates, number, signed
+from dpflbench.regression.baseline import Baseline, Contestant, Sample, baseline_of
+from dpflbench.report.labels import clean, number, signed
 from dpflbench.report.statistics import interval
 from dpflbench.results.cells import Results
 
@@ -41,7 +41,7 @@ class Limits:
 STANDARD = Limits()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """A place in numbers."""
 
@@ -94,12 +94,6 @@ def compare(results: Results, baseline: Baseline, limits: Limits = STANDARD) -> 
     return Comparison(results.manifest.name, tuple(checks))
 
 
-def title(place: Place) -> str:
-    """A place in words."""
-    where = coordinates(place.coordinates)
-    return clean(place.algorithm, 60) + (f" ({where})" if where else "")
-
-
 def _coverage(now: Baseline, then: Baseline) -> Iterator[Check]:
     if now.value != then.value:
         yield Check("coverage", "everything", "failed", f"the table shows {now.value}, the baseline {then.value}")
@@ -115,13 +109,13 @@ def _coverage(now: Baseline, then: Baseline) -> Iterator[Check]:
                 wrong.append(f"seed {seed}: {found.status}, was {sample.status}")
         total = len(old.samples)
         yield Check(
-            "coverage", title(old), "failed" if wrong else "ok", "; ".join(wrong) or f"all {total} runs are there"
+            "coverage", old.title, "failed" if wrong else "ok", "; ".join(wrong) or f"all {total} runs are there"
         )
     for key in now.places.keys() - then.places.keys():
-        yield Check("coverage", title(now.places[key]), "skipped", "new: not in the baseline")
+        yield Check("coverage", now.places[key].title, "skipped", "new: not in the baseline")
 
 
-def _paired(then: Place, here: Place) -> Iterator[tuple[int, Sample, Sample]]:
+def _paired(then: Contestant, here: Contestant) -> Iterator[tuple[int, Sample, Sample]]:
     """Seed, old and new sample where both were run."""
     for seed, old in sorted(then.samples.items()):
         new = here.samples.get(seed)
@@ -129,12 +123,12 @@ def _paired(then: Place, here: Place) -> Iterator[tuple[int, Sample, Sample]]:
             yield seed, old, new
 
 
-def _utility(then: Place, here: Place, tolerance: float) -> Iterator[Check]:
+def _utility(then: Contestant, here: Contestant, tolerance: float) -> Iterator[Check]:
     """The one check of a place where both have values."""
     pairs = [(seed, a, b) for seed, a, b in _paired(then, here) if a.status == b.status == "done"]
     if not pairs:
         return
-    name = title(then)
+    name = then.title
     unequal = {
         "budgets": any(a.budgets != b.budgets for _, a, b in pairs),
         "the metric": then.metric != here.metric,
@@ -147,7 +141,14 @@ def _utility(then: Place, here: Place, tolerance: float) -> Iterator[Check]:
     before, now = np.array([a.utility for _, a, _ in pairs]), np.array([b.utility for _, _, b in pairs])
     gain = (now - before) * (1.0 if then.metric.higher_is_better else -1.0)
     low, high = interval(now - before)
-    figures = Figures(float(before.mean()), float(now.mean()), float((now - before).mean()), low, high, len(pairs))
+    figures = Figures(
+        before=float(before.mean()),
+        now=float(now.mean()),
+        difference=float((now - before).mean()),
+        low=low,
+        high=high,
+        seeds=len(pairs),
+    )
     allowed = tolerance if then.metric.unit == "%" else abs(figures.before) * tolerance / 100
     unit = {"%": " points"}.get(then.metric.unit, "")
     loss = -float(gain.mean())
@@ -163,7 +164,7 @@ def _utility(then: Place, here: Place, tolerance: float) -> Iterator[Check]:
         yield Check("utility", name, "failed", f"{change}, a loss beyond {number(allowed)}{unit}; {why}", figures)
 
 
-def _numerics(then: Place, here: Place, strict: bool) -> Iterator[Check]:
+def _numerics(then: Contestant, here: Contestant, strict: bool) -> Iterator[Check]:
     same: list[int] = []
     other: list[int] = []
     unlike = ""
@@ -178,7 +179,7 @@ def _numerics(then: Place, here: Place, strict: bool) -> Iterator[Check]:
             )
             continue
         (same if old.model == new.model else other).append(seed)
-    name = title(then)
+    name = then.title
     if other:
         seeds = ", ".join(map(str, other))
         yield Check(
@@ -205,7 +206,7 @@ def _privacy(results: Results) -> list[Check]:
     return checks
 
 
-def _run_time(shared: list[tuple[Place, Place]], limit: float) -> Iterator[Check]:
+def _run_time(shared: list[tuple[Contestant, Contestant]], limit: float) -> Iterator[Check]:
     """One check an algorithm: the first run of a process pays for imports, so medians are compared and not means."""
     times: dict[str, list[tuple[float, float]]] = {}
     for then, here in shared:

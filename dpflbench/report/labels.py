@@ -1,39 +1,17 @@
-"""Words and numbers of a report: labels of axes and settings, formatted figures, text made safe for each place it goes
-to.
+"""Words and numbers of a report: formatted figures, and text made safe for each place it goes to."""
 
-Names come from plugins and suites, that is from strangers: `clean` shows what could move a cursor or turn text around
-as escapes.
-"""
-
-import json
 import math
 import re
-import unicodedata
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from dpflbench.results.record import Metric
+from dpflbench.results.titles import axis as axis
+from dpflbench.results.titles import axis_value as axis_value
+from dpflbench.results.titles import clean as clean
+from dpflbench.results.titles import coordinate as coordinate
+from dpflbench.results.titles import coordinates as coordinates
+from dpflbench.results.titles import short as short
 
-LABELS = {
-    "privacy.mechanism": "mechanism",
-    "privacy.epsilon.high": "ε max",
-    "privacy.epsilon.low": "ε min",
-    "task.partition.alpha": "alpha",
-    "task.dataset.name": "data set",
-    "task.dataset": "data set",
-    "task.model": "model",
-}
-DATASETS = {
-    "mnist": "MNIST",
-    "fashion_mnist": "Fashion-MNIST",
-    "fashion-mnist": "Fashion-MNIST",
-    "femnist": "FEMNIST",
-    "cifar10": "CIFAR-10",
-    "cifar-10": "CIFAR-10",
-    "lending": "Lending Club",
-    "lending_club": "Lending Club",
-    "lending-club": "Lending Club",
-}
 MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 LATEX = {
     "[": "{[}",
@@ -83,23 +61,6 @@ LATEX = {
 }
 
 
-def clean(text: object, limit: int = 1000) -> str:
-    """One line of printable text: control, format and separator characters become visible escapes, length is
-    bounded.
-    """
-    out = []
-    for char in str(text).replace("\r\n", " ").replace("\n", " ").replace("\t", " "):
-        category = unicodedata.category(char)
-        out.append(f"\\u{ord(char):04x}" if category in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"} else char)
-    line = "".join(out)
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def short(name: object) -> str:
-    """A name from a plugin or a suite, safe to show and not too long."""
-    return clean(name, 60)
-
-
 def markdown(text: object) -> str:
     """Text that Markdown shows as it is."""
     return MARKDOWN.sub(r"\\\1", clean(text))
@@ -120,37 +81,6 @@ def spreadsheet(text: object) -> str:
     """Text that a spreadsheet does not take for a formula."""
     line = clean(text)
     return f"'{line}" if line[:1] in {"=", "+", "-", "@", "|", "%"} else line
-
-
-def axis(path: str) -> str:
-    """A short name of an axis: the glossary's, or the path without its section."""
-    return LABELS.get(path) or clean(path.split(".", 1)[-1], 60)
-
-
-def axis_value(value: Any) -> str:
-    """An axis value in few letters: numbers plain, mappings by their name or kind."""
-    if isinstance(value, Mapping):
-        for key in ("name", "kind", "use"):
-            if isinstance(value.get(key), str):
-                rest = {k: v for k, v in value.items() if k != key}
-                return short(value[key]) + (f" {clean(json.dumps(rest, default=str), 60)}" if rest else "")
-        return clean(json.dumps(value, default=str), 60)
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "none"}[value]
-    if isinstance(value, float | int):
-        return f"{value:g}"
-    return DATASETS.get(str(value), short(value))
-
-
-def coordinate(path: str, value: Any) -> str:
-    """One coordinate in words: `gaussian`, `ε max 3`."""
-    return axis_value(value) if isinstance(value, str | Mapping) else f"{axis(path)} {axis_value(value)}"
-
-
-def coordinates(values: Mapping[str, Any], only: Sequence[str] | None = None, joint: str = ", ") -> str:
-    """Coordinates in words; `only` picks and orders axes."""
-    paths = list(values) if only is None else [p for p in only if p in values]
-    return joint.join(coordinate(p, values[p]) for p in paths)
 
 
 def number(value: float, digits: int = 2) -> str:

@@ -14,7 +14,7 @@ from dpflbench.canonical import encode
 from dpflbench.errors import DpflbenchError
 from dpflbench.report.labels import clean
 from dpflbench.report.view import coordinate_key, descend
-from dpflbench.results.cells import Cell, Manifest, Results
+from dpflbench.results.cells import Cell, Manifest, Problem, Results
 from dpflbench.results.record import Record
 
 SETUP = ("task", "federation", "privacy", "evaluate")
@@ -173,9 +173,8 @@ def merge(folders: Sequence[Folder]) -> Results:
         for run, record in folder.results.records.items():
             held = records.get(run)
             if held is not None and held.status == record.status == "done" and held.digest != record.digest:
-                problems.append(
-                    f"run {run}: done in several folders with different outcomes; the one of the first folder is shown"
-                )
+                text = "done in several folders with different outcomes; the one of the first folder is shown"
+                problems.append(Problem(run, f"run {run}: {text}"))
             if _rank(record) > _rank(held):
                 records[run] = record
         for cell in _with_coordinates(folder, axes):

@@ -219,7 +219,7 @@ def _outcome(cell: Cell, results: Results, value: str) -> Outcome:
         return Outcome(cell.seed, "impossible", cell.reason or "no reason given", None, None, math.nan)
     record = results.records.get(cell.run)
     if record is None:
-        complaint = next((p for p in results.problems if f"{cell.run}.json" in p), None)
+        complaint = next((p.text for p in results.problems if p.run == cell.run), None)
         if complaint is not None:
             return Outcome(cell.seed, "unreadable", complaint, cell.run, None, math.nan)
         return Outcome(cell.seed, "not run", "there is no record yet", cell.run, None, math.nan)
@@ -268,6 +268,6 @@ def view(results: Results) -> View:
         algorithms=tuple(dict.fromkeys(cell.algorithm for cell in manifest.cells)),
         seeds=tuple(sorted({cell.seed for cell in manifest.cells})),
         groups=groups,
-        problems=tuple(results.problems),
+        problems=tuple(p.text for p in results.problems),
         records=results.records,
     )

@@ -1,10 +1,11 @@
 """What a results folder is made for and what it holds: cells, the manifest that lists them, both with their records."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from dpflbench.results.record import Record
+from dpflbench.results.titles import title
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,11 @@ class Cell:
     seed: int
     run: str | None  # id of its record; None: impossible, see reason
     reason: str = ""
+
+    @property
+    def title(self) -> str:
+        """What it is called."""
+        return title(self.algorithm, self.coordinates, self.seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,19 @@ class Manifest:
         """The ids of all runs it needs, each once."""
         return list(dict.fromkeys(cell.run for cell in self.cells if cell.run))
 
+    @property
+    def titles(self) -> dict[str, str]:
+        """What each run is called: by the first of its cells."""
+        return {cell.run: cell.title for cell in reversed(self.cells) if cell.run}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with the record of a run, in one line."""
+
+    run: str
+    text: str
+
 
 @dataclass(frozen=True, slots=True)
 class Results:
@@ -38,4 +57,4 @@ class Results:
 
     manifest: Manifest
     records: Mapping[str, Record]
-    problems: Sequence[str] = field(default_factory=tuple)  # records that could not be read, one line each
+    problems: Sequence[Problem] = ()  # mostly records that could not be read

@@ -1,7 +1,8 @@
-"""The record of one run: its schema, its content digest, its JSON form.
+"""The record of one run: its schema, its digests, its JSON form.
 
 A record is data, never code: JSON with arrays as compressed base64. Everything but `measured` (times, machine) is a
-function of the configuration, and the digest covers just that: the same run twice on a CPU has the same digest.
+function of the configuration, and the digest covers just that: the same run twice on a CPU has the same digest. What
+was measured has a digest of its own.
 """
 
 import binascii
@@ -17,13 +18,28 @@ from numpy.typing import NDArray
 from dpflbench.canonical import content_digest, decode, encode
 from dpflbench.errors import DpflbenchError
 
-SCHEMA = 1
+SCHEMA = 2  # of records and of the manifest beside them
 Status = Literal["done", "diverged", "disqualified", "failed"]
 Array = NDArray[Any]
 
 
 class RecordError(DpflbenchError):
     """A record that is truncated, edited, of another schema, or not a record."""
+
+
+class OtherVersion(RecordError):
+    """A record or manifest of another schema."""
+
+
+def check_schema(found: object, where: str) -> None:
+    """OtherVersion unless this version reads that schema; it says what to do."""
+    if found == 1:
+        raise OtherVersion(
+            f"{where}: made by dpflbench 0.1 (schema 1); this version reads {SCHEMA}: "
+            "run the suite again, or read it with dpflbench 0.1"
+        )
+    if found != SCHEMA:
+        raise OtherVersion(f"{where}: schema {found!r:.60}, this version reads {SCHEMA}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +55,7 @@ ACCURACY = Metric("accuracy", "%", True)
 MSE = Metric("mse", "", False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Record:
     """One run: what was asked, what came out, what it cost each client.
 
@@ -76,10 +92,16 @@ class Record:
         """SHA-256 over all but `measured`."""
         return content_digest(_content(self))
 
+    @property
+    def measured_digest(self) -> str:
+        """SHA-256 over `measured`, and the run it was measured on."""
+        return content_digest([self.id, self.measured])
+
 
 def dumps(record: Record) -> str:
     """The JSON text of a record."""
-    body = {"schema": SCHEMA, "digest": record.digest, **_content(record), "measured": dict(record.measured)}
+    digests = {"digest": record.digest, "measured_digest": record.measured_digest}
+    body = {"schema": SCHEMA, **digests, **_content(record), "measured": dict(record.measured)}
     return json.dumps(encode(body), indent=1, sort_keys=True, allow_nan=False)
 
 
@@ -91,8 +113,7 @@ def loads(text: str, where: str = "record") -> Record:
         raise RecordError(f"{where}: truncated or not JSON ({_line(e)})") from None
     if not isinstance(body, dict) or "schema" not in body:
         raise RecordError(f"{where}: not a dpflbench record")
-    if body["schema"] != SCHEMA:
-        raise RecordError(f"{where}: schema {body['schema']!r:.60}, this version reads {SCHEMA}")
+    check_schema(body["schema"], where)
     if body.get("status") not in get_args(Status):
         raise RecordError(f"{where}: status {body.get('status')!r:.60}; allowed: {', '.join(get_args(Status))}")
     names = {f.name for f in fields(Record)}
@@ -101,7 +122,10 @@ def loads(text: str, where: str = "record") -> Record:
         values["metric"] = Metric(**values["metric"])
         record = Record(**values)
         _check_shape(record)
-        digest = record.digest
+        whole = {
+            "content": record.digest == body.get("digest"),
+            "what was measured": record.measured_digest == body.get("measured_digest"),
+        }
     except (
         KeyError,
         TypeError,
@@ -113,8 +137,9 @@ def loads(text: str, where: str = "record") -> Record:
         binascii.Error,
     ) as e:
         raise RecordError(f"{where}: damaged ({type(e).__name__}: {_line(e)})") from None
-    if digest != body.get("digest"):
-        raise RecordError(f"{where}: content does not match its digest; it was edited or damaged")
+    for what, matches in whole.items():
+        if not matches:
+            raise RecordError(f"{where}: {what} does not match its digest; it was edited or damaged")
     return record
 
 

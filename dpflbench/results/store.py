@@ -13,18 +13,18 @@ import os
 import re
 import secrets
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import BaseFileLock, FileLock
 
-from dpflbench.canonical import decode, encode
+from dpflbench.canonical import content_digest, decode, encode
 from dpflbench.errors import DpflbenchError
-from dpflbench.results.cells import Cell, Manifest, Results
-from dpflbench.results.record import Record, RecordError, dumps, loads
+from dpflbench.results.cells import Cell, Manifest, Problem, Results
+from dpflbench.results.record import SCHEMA, OtherVersion, Record, RecordError, check_schema, dumps, loads
 
-MANIFEST_SCHEMA = 1
 RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # names a file: nothing that leads out of the folder
 REUSABLE = ("done", "diverged", "disqualified")  # how a run ends by its own doing: the same again tomorrow
 RECORD_BYTES = 100_000  # what one record may take; most take a third of it
@@ -54,6 +54,15 @@ def write_atomically(path: Path, content: str | bytes, durable: bool = True) -> 
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+@contextlib.contextmanager
+def writing(path: Path, hint: str = "") -> Iterator[Path]:
+    """DpflbenchError in one line, with a hint, where the system refuses what is written inside."""
+    try:
+        yield path
+    except OSError as e:
+        raise DpflbenchError(f"{path}: cannot be written ({why(e)}){hint}") from None
 
 
 def _cell(given: Any) -> Cell:
@@ -89,12 +98,8 @@ class Store:
 
     def write(self, record: Record) -> None:
         """Keep a record; DpflbenchError if the disk does not take it."""
-        try:
-            write_atomically(self.path(record.id), dumps(record))
-        except OSError as e:
-            raise DpflbenchError(
-                f"{self.path(record.id)}: cannot be written ({why(e)}); all earlier records are whole"
-            ) from None
+        with writing(self.path(record.id), "; all earlier records are whole") as path:
+            write_atomically(path, dumps(record))
 
     def read(self, run: str) -> Record | None:
         """The record of a run, None if there is none; RecordError if it is damaged."""
@@ -126,15 +131,13 @@ class Store:
     def check_room(self, runs: int) -> None:
         """DpflbenchError unless the folder can be written and has room for that many records."""
         hint = "choose another folder by --out"
-        try:
+        with writing(self.root, f"; {hint}"):
             for folder in (self.path("x").parent, self.work("running")):
                 folder.mkdir(parents=True, exist_ok=True)
                 probe = folder / f".probe.{secrets.token_hex(6)}.tmp"
                 write_atomically(probe, b"\0" * 4096)
                 probe.unlink()
             free = shutil.disk_usage(self.root).free
-        except OSError as e:
-            raise DpflbenchError(f"{self.root}: cannot be written ({why(e)}); {hint}") from None
         need = runs * RECORD_BYTES + SPARE_BYTES
         if free < need:
             raise DpflbenchError(
@@ -144,25 +147,25 @@ class Store:
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Keep what the folder is for."""
-        body = {
-            "schema": MANIFEST_SCHEMA,
-            "name": manifest.name,
-            "suite": manifest.suite,
-            "cells": [asdict(cell) for cell in manifest.cells],
-        }
-        path = self.root / "suite.json"
-        try:
-            write_atomically(path, json.dumps(encode(body), indent=1, sort_keys=True))
-        except OSError as e:
-            raise DpflbenchError(f"{path}: cannot be written ({why(e)})") from None
+        cells = [asdict(cell) for cell in manifest.cells]
+        content = encode({"name": manifest.name, "suite": manifest.suite, "cells": cells})
+        body = {"schema": SCHEMA, "digest": content_digest(content), **content}
+        with writing(self.root / "suite.json") as path:
+            write_atomically(path, json.dumps(body, indent=1, sort_keys=True))
 
     def manifest(self) -> Manifest:
         """What the folder is for; DpflbenchError if it is not a results folder."""
         path = self.root / "suite.json"
         try:
-            body = decode(json.loads(path.read_text(encoding="utf-8")))
-            if body["schema"] != MANIFEST_SCHEMA:
-                raise ValueError(f"schema {body['schema']!r}, this version reads {MANIFEST_SCHEMA}")
+            body = json.loads(path.read_text(encoding="utf-8"))
+            check_schema(body["schema"], str(path))
+            content = {name: body[name] for name in ("name", "suite", "cells")}
+            if content_digest(content) != body.get("digest"):
+                raise DpflbenchError(
+                    f"{path}: content does not match its digest; it was edited or damaged: "
+                    "`dpflbench run` of its suite writes it anew"
+                )
+            body = decode(content)
             if not isinstance(body["name"], str) or not isinstance(body["suite"], dict):
                 raise ValueError("name must be a text and suite a mapping")
             return Manifest(body["name"], body["suite"], tuple(_cell(cell) for cell in body["cells"]))
@@ -170,6 +173,16 @@ class Store:
             raise DpflbenchError(f"{self.root}: not a results folder (no suite.json)") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise DpflbenchError(f"{path}: damaged ({type(e).__name__}: {' '.join(str(e).split())[:200]})") from None
+
+    def outdated(self) -> bool:
+        """Whether another version made the folder, whose records are of no use here."""
+        try:
+            self.manifest()
+        except OtherVersion:
+            return True
+        except DpflbenchError:  # there is none yet, or it is damaged: either way it is written anew
+            return False
+        return False
 
     def results(self) -> Results:
         """Manifest and all readable records of its cells, with a line for each that is not."""
@@ -179,7 +192,7 @@ class Store:
             try:
                 record = self.read(run)
             except RecordError as e:
-                problems.append(str(e))
+                problems.append(Problem(run, str(e)))
                 continue
             if record is not None:
                 records[run] = record

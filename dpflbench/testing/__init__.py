@@ -14,7 +14,7 @@ from dpflbench.testing.accountants import check_accountant
 from dpflbench.testing.aggregators import check_aggregator
 from dpflbench.testing.algorithms import check_algorithm
 from dpflbench.testing.factories import check_factory
-from dpflbench.testing.kit import Outcome, check_part, check_plugin, examine
+from dpflbench.testing.kit import Examination, check_part, check_plugin, examine
 from dpflbench.testing.local_updates import check_local_update
 from dpflbench.testing.mechanisms import check_mechanism
 from dpflbench.testing.rules import ConformanceError
@@ -24,7 +24,7 @@ from dpflbench.testing.transforms import check_transform
 
 __all__ = [
     "ConformanceError",
-    "Outcome",
+    "Examination",
     "check_accountant",
     "check_aggregator",
     "check_algorithm",

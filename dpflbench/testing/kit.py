@@ -34,7 +34,7 @@ CHECKS: dict[str, Callable[..., Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Examination:
     """What the kit says about one part."""
 
     part: Part
@@ -64,7 +64,7 @@ def check_part(part: Part, root: Path | None = None) -> str:
     return ""
 
 
-def examine(name: str, catalogue: Catalogue | None = None, root: Path | None = None) -> list[Outcome]:
+def examine(name: str, catalogue: Catalogue | None = None, root: Path | None = None) -> list[Examination]:
     """The outcomes for all parts of a plugin or distribution, or of everything installed (`all`)."""
     catalogue = catalogue or load()
     parts = [part for kind in catalogue.parts.values() for part in kind.values()]
@@ -72,16 +72,16 @@ def examine(name: str, catalogue: Catalogue | None = None, root: Path | None = N
     if not chosen:
         known = {p.plugin for p in parts} | {p.distribution for p in parts} | {"all"}
         raise DpflbenchError(f"check {name}: no such plugin; {suggest(name, known)}")
-    return [_outcome(part, root) for part in chosen]
+    return [_examination(part, root) for part in chosen]
 
 
-def _outcome(part: Part, root: Path | None) -> Outcome:
+def _examination(part: Part, root: Path | None) -> Examination:
     began = time.perf_counter()
     try:
         left_out = check_part(part, root)
     except ConformanceError as e:
-        return Outcome(part, "failed", str(e), time.perf_counter() - began)
-    return Outcome(part, "partly" if left_out else "ok", left_out, time.perf_counter() - began)
+        return Examination(part, "failed", str(e), time.perf_counter() - began)
+    return Examination(part, "partly" if left_out else "ok", left_out, time.perf_counter() - began)
 
 
 def check_plugin(name: str) -> None:

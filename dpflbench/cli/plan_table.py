@@ -1,0 +1,79 @@
+"""What a suite would run, and whether its cells can learn at all, without training."""
+
+from pathlib import Path
+
+import typer
+from tabulate import tabulate
+
+from dpflbench.assembly import assemble
+from dpflbench.canonical import content_digest
+from dpflbench.catalogue import Catalogue, load
+from dpflbench.cli.output import printable
+from dpflbench.execution.prepare import Place, prepare
+from dpflbench.forecast import Forecast, forecast
+from dpflbench.plan import Planned, plan_suite
+from dpflbench.report.population_figure import write_population
+from dpflbench.results.titles import coordinates, title
+from dpflbench.suite import Suite
+
+
+def show_plan(suite: Suite, root: Path | None, without: tuple[str, ...], population: Path | None) -> None:
+    """Print a line a cell of the first seed; draw its populations into a folder, if one is given."""
+    catalogue, first = load(without), suite.seeds[0]
+    planned = plan_suite(suite, catalogue, root)
+    rows: list[list[str]] = []
+    impossible: dict[str, str] = {}
+    for cell in planned.manifest.cells:
+        if cell.seed != first:
+            continue
+        if cell.run is None:
+            impossible[title(cell.algorithm, cell.coordinates)] = printable(cell.reason)
+            continue
+        where = [printable(text) for text in (cell.algorithm, *cell.coordinates.values())]
+        made = assemble(planned.runs[cell.run].config, catalogue, [])
+        if made is not None:
+            rows.append([*where, *_figures(forecast(made[0], Place(root)))])
+    headers = ["algorithm", *suite.axes, "uses", "noise scale", "ε spent", "share of ε", "noise / clip"]
+    typer.echo(tabulate(rows, headers, tablefmt="simple", disable_numparse=True))
+    typer.echo(
+        f"\n{len(planned.runs)} runs for {len(planned.manifest.cells)} cells; figures are min / median / max over "
+        f"clients, seed {first}; noise / clip: norm of the noise in a round's mean against the clip bound."
+    )
+    for what, reason in impossible.items():
+        typer.echo(f"empty: {what}: {reason}")
+    if population is not None:
+        _draw(planned, first, catalogue, root, population)
+
+
+def _figures(f: Forecast) -> list[str]:
+    """The figures of one forecast as text."""
+    uses = "/".join(f"{v:g}" for v in f.uses) + (
+        f" in {f.planned_rounds} of {f.rounds} rounds" if f.planned_rounds < f.rounds else ""
+    )
+    if f.scale is None or f.epsilon is None or f.share is None:
+        return [uses, "none", "∞", "–", "0"]
+    share = "/".join(f"{100 * v:.1f}" for v in f.share) + " %"
+    return [
+        uses,
+        "/".join(f"{v:.3g}" for v in f.scale),
+        "/".join(f"{v:.3g}" for v in f.epsilon),
+        share,
+        f"{f.noise_to_clip:.2f}",
+    ]
+
+
+def _draw(planned: Planned, seed: int, catalogue: Catalogue, root: Path | None, folder: Path) -> None:
+    """One picture and one CSV for each different population of a seed."""
+    seen: set[str] = set()
+    for cell in planned.manifest.cells:
+        if cell.run is None or cell.seed != seed:
+            continue
+        config = planned.runs[cell.run].config
+        made = assemble(config, catalogue, [])
+        key = content_digest([config["task"], config["federation"]["clients"], config.get("privacy")])
+        if made is None or key in seen or not made[0].algorithm.private:
+            continue
+        seen.add(key)
+        world = prepare(made[0], Place(root)).world
+        for path in write_population(world.task, world.setup.epsilon, world.setup.delta, folder / f"{len(seen):02d}"):
+            typer.echo(f"{coordinates(cell.coordinates) or 'population'}: {printable(path)}")
