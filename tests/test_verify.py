@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,7 +56,7 @@ def results(blobs, catalogue):
         ],
     }
     problems = []
-    suite = check(raw, "honest.yaml", Path(), problems)
+    suite = check(raw, "honest.yaml", problems)
     assert suite is not None, problems
     planned = plan_suite(suite, catalogue, None)
     records = {run.id: execute(run, catalogue, Place()) for run in planned.runs.values()}

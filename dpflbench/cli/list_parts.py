@@ -12,8 +12,7 @@ def list_parts(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="mechanisms, selectors, aggregators, transforms, algorithms, datasets or models; all if not given.",
-            show_default=False,
+            help="A kind of part, such as algorithms, models or partitions; all if not given.", show_default=False
         ),
     ] = None,
     without: Without = None,
@@ -21,9 +20,10 @@ def list_parts(
     """List installed parts with their parameters, defaults and the distribution that supplied them."""
     from tabulate import tabulate
 
-    from dpflbench.catalogue import KINDS, load
+    from dpflbench.catalogue import load
     from dpflbench.cli.output import printable
     from dpflbench.errors import DpflbenchError
+    from dpflbench.hookspecs import KINDS
     from dpflbench.schema import suggest
 
     if kind is not None and kind not in KINDS:

@@ -31,10 +31,9 @@ def plan(
     checked = suites.load(suite, overrides or ())
     from tabulate import tabulate
 
-    from dpflbench.assembly import assemble
     from dpflbench.catalogue import load
     from dpflbench.cli.output import printable
-    from dpflbench.execution.attempt import Place
+    from dpflbench.execution.attempt import Place, assembly_of
     from dpflbench.forecast import forecast
     from dpflbench.plan import plan_suite
 
@@ -50,9 +49,8 @@ def plan(
         if cell.run is None:
             impossible[", ".join(where)] = printable(cell.reason)
             continue
-        made = assemble(planned.runs[cell.run].config, catalogue, [])
-        if made is not None:
-            rows.append([*where, *_figures(forecast(made[0], Place(root)))])
+        assembly = assembly_of(planned.runs[cell.run], catalogue)
+        rows.append([*where, *_figures(forecast(assembly, Place(root)))])
     headers = ["algorithm", *checked.axes, "uses", "noise scale", "ε spent", "share of ε", "noise / clip"]
     typer.echo(tabulate(rows, headers, tablefmt="simple", disable_numparse=True))
     typer.echo(
@@ -85,23 +83,22 @@ def _figures(f: Any) -> list[str]:
 
 def _draw(checked: Any, planned: Any, catalogue: Any, root: Path | None, folder: Path) -> None:
     """One picture and one CSV for each different population of the suite's first seed."""
-    from dpflbench.assembly import assemble
     from dpflbench.canonical import content_digest
     from dpflbench.cli.output import printable
-    from dpflbench.execution.attempt import Place, prepare
+    from dpflbench.execution.attempt import Place, assembly_of, prepare
     from dpflbench.report.population_figure import write_population
 
     seen: set[str] = set()
     for cell in planned.manifest.cells:
         if cell.run is None or cell.seed != checked.seeds[0]:
             continue
-        config = planned.runs[cell.run].config
-        made = assemble(config, catalogue, [])
+        assembly = assembly_of(planned.runs[cell.run], catalogue)
+        config = assembly.config
         key = content_digest([config["task"], config["federation"]["clients"], config.get("privacy")])
-        if made is None or key in seen or not made[0].algorithm.private:
+        if key in seen or not assembly.algorithm.private:
             continue
         seen.add(key)
-        world = prepare(made[0], Place(root)).world
+        world = prepare(assembly, Place(root)).world
         for path in write_population(world.task, world.setup.epsilon, world.setup.delta, folder / f"{len(seen):02d}"):
             typer.echo(
                 f"{', '.join(f'{k}={v}' for k, v in cell.coordinates.items()) or 'population'}: {printable(path)}"

@@ -159,7 +159,7 @@ def _facts(run: Run, assembly: Assembly, prepared: Prepared, state: State | None
         "initial_model": digest_of(prepared.theta),
         "final_model": digest_of(state.theta) if state is not None else "",
         "mechanism": {
-            "name": assembly.mechanism.name if assembly.mechanism else "none",
+            "name": assembly.privacy.mechanism.name if assembly.privacy else "none",
             "clip_norm": world.setup.clip_norm,
         },
         "references": dict(task.references),

@@ -8,9 +8,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,15 +19,14 @@ from dpflbench.assembly import Assembly
 from dpflbench.execution.sharing import shared_task
 from dpflbench.federation.gradients import Engine, initial_theta
 from dpflbench.federation.simulate import World
-from dpflbench.interfaces import Dataset, Layout, Setup
+from dpflbench.interfaces import Layout, Setup
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.randomness import Streams
 from dpflbench.tasks.datasets import load_task
-from dpflbench.tasks.features import Features
-from dpflbench.tasks.partition import Partition
 from dpflbench.tasks.task import Task
 
 VARIABLE = "DPFLBENCH_CHECKPOINT_SECONDS"
+_recent: list[tuple[Any, Task]] = []  # the last two tasks: runs that share one follow each other
 
 
 def save_every() -> float:
@@ -75,8 +73,8 @@ def prepare(assembly: Assembly, place: Place, task: Task | None = None) -> Prepa
     streams, federation, algorithm = Streams(assembly.seed), assembly.federation, assembly.algorithm
     with threads(place.threads):
         task = task or task_of(assembly, place)
-        module = streams.isolated("init", lambda: assembly.model.build(task.input_shape, task.n_outputs))
-        order = assembly.mechanism.clip_order if assembly.mechanism else 2
+        module = streams.isolated("init", lambda: assembly.task.model.build(task.input_shape, task.n_outputs))
+        order = assembly.privacy.mechanism.clip_order if assembly.privacy else 2
         probe_layout = Engine(module, task.n_classes, order).layout
         phi = algorithm.transform.init(
             federation.clients, task.input_shape, probe_layout, streams.torch("transform")
@@ -99,13 +97,12 @@ def prepare(assembly: Assembly, place: Place, task: Task | None = None) -> Prepa
 
 def setup_of(assembly: Assembly, task: Task, streams: Streams, layout: Layout, phi_dim: int) -> Setup:
     """What everybody may know: budgets are drawn from their own stream, so every algorithm of a column has the same."""
-    federation, n = assembly.federation, assembly.federation.clients
-    private = assembly.algorithm.private and assembly.epsilon is not None and assembly.mechanism is not None
-    rng = streams.numpy("budgets")
-    epsilon = assembly.epsilon.draw(n, rng) if private and assembly.epsilon else np.full(n, np.inf)
-    delta = assembly.delta.draw(n, rng) if private and assembly.delta else np.zeros(n)
-    budget = assembly.mechanism.budget(epsilon, delta) if private and assembly.mechanism else np.full((n, 1), np.inf)
-    mechanism: Any = assembly.mechanism  # None only where nothing is noised or clipped
+    federation, privacy, n = assembly.federation, assembly.privacy, assembly.federation.clients
+    rng, budgets = streams.numpy("budgets"), privacy if assembly.algorithm.private else None
+    epsilon = budgets.epsilon.draw(n, rng) if budgets and budgets.epsilon else np.full(n, np.inf)
+    delta = budgets.delta.draw(n, rng) if budgets and budgets.delta else np.zeros(n)
+    budget = budgets.mechanism.budget(epsilon, delta) if budgets else np.full((n, 1), np.inf)
+    mechanism: Any = privacy.mechanism if privacy else None  # None only where nothing is noised or clipped
     return Setup(
         n,
         federation.cohort,
@@ -115,7 +112,7 @@ def setup_of(assembly: Assembly, task: Task, streams: Streams, layout: Layout, p
         delta,
         budget,
         mechanism,
-        assembly.clip_norm or float("inf"),
+        privacy.clip_norm if privacy else float("inf"),
         federation.lr,
         layout,
         phi_dim,
@@ -123,42 +120,39 @@ def setup_of(assembly: Assembly, task: Task, streams: Streams, layout: Layout, p
     )
 
 
-def task_key(assembly: Assembly) -> tuple[Any, ...]:
+def task_key(assembly: Assembly) -> str:
     """What determines the task of a run: runs that agree in it learn from the same tensors."""
-    return (
-        assembly.dataset,
-        assembly.features,
-        assembly.partition,
-        assembly.federation.clients,
-        assembly.holdout,
-        assembly.split,
-        assembly.limit,
-        assembly.seed,
-    )
+    given = {key: value for key, value in assembly.config["task"].items() if key != "model"}
+    return repr((given, assembly.federation.clients, assembly.seed))
 
 
 def task_of(assembly: Assembly, place: Place) -> Task:
     """The task of a run; kept while further runs of the same data, partition and seed follow."""
-    return _task(*task_key(assembly), place)
+    parts = [part for part in assembly.parts if part.kind in ("datasets", "features", "partitions")]
+    key = (task_key(assembly), parts, place)
+    found = next((task for known, task in _recent if known == key), None)
+    if found is None:
+        found = _task(assembly, place)
+        _recent[:] = [*_recent[-1:], (key, found)]
+    return found
 
 
-@lru_cache(maxsize=2)
-def _task(
-    dataset: Dataset,
-    features: Features | None,
-    partition: Partition,
-    clients: int,
-    holdout: float,
-    split: Literal["official", "paper"],
-    limit: int | None,
-    seed: int,
-    place: Place,
-) -> Task:
+def _task(assembly: Assembly, place: Place) -> Task:
     def build() -> Task:
+        section = assembly.task
         return load_task(
-            dataset, features, partition, clients, holdout, split, Streams(seed), place.root, place.device, limit
+            section.dataset,
+            assembly.features,
+            section.partition,
+            assembly.federation.clients,
+            section.holdout,
+            section.split,
+            Streams(assembly.seed),
+            place.root,
+            place.device,
+            section.limit,
         )
 
     if place.tasks is None or torch.device(place.device).type != "cpu":
         return build()
-    return shared_task(place.tasks, repr((dataset, features, partition, clients, holdout, split, limit, seed)), build)
+    return shared_task(place.tasks, task_key(assembly), build)

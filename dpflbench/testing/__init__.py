@@ -13,8 +13,10 @@ def test_the_installed_plugin_conforms():
 from dpflbench.testing.aggregators import check_aggregator
 from dpflbench.testing.algorithms import check_algorithm
 from dpflbench.testing.factories import check_factory
+from dpflbench.testing.features import check_feature
 from dpflbench.testing.kit import Outcome, check_part, check_plugin, examine
 from dpflbench.testing.mechanisms import check_mechanism
+from dpflbench.testing.populations import check_budget, check_partition
 from dpflbench.testing.rules import ConformanceError
 from dpflbench.testing.selectors import check_selector
 from dpflbench.testing.sources import check_dataset, check_model
@@ -25,11 +27,14 @@ __all__ = [
     "Outcome",
     "check_aggregator",
     "check_algorithm",
+    "check_budget",
     "check_dataset",
     "check_factory",
+    "check_feature",
     "check_mechanism",
     "check_model",
     "check_part",
+    "check_partition",
     "check_plugin",
     "check_selector",
     "check_transform",
