@@ -114,12 +114,16 @@ class Assembler(Reader):
             given = {k: v for k, v in given.items() if k not in ("epsilon", "delta")}
         elif isinstance(given, Mapping) and given.get("epsilon") is None:
             self.refuse("privacy.epsilon", "missing")
+        before = len(self.used)
         made = self.build(PrivacySection, given, "privacy")
+        if made is not INVALID and made.value.mechanism.pure and made.value.delta is not None:
+            del self.used[before:]  # a delta that nobody spends is no part of the run
+            made = self.build(PrivacySection, {k: v for k, v in given.items() if k != "delta"}, "privacy")
         if made is INVALID:
             return INVALID
-        section = replace(made.value, delta=None) if made.value.mechanism.pure else made.value
-        canonical = {k: v for k, v in made.canonical.items() if getattr(section, k) is not None}
-        return Made(section, {**canonical, "clip": section.clip_norm})
+        canonical = {k: v for k, v in made.canonical.items() if v is not None}
+        clip = made.value.clip_norm
+        return Made(replace(made.value, clip=clip), {**canonical, "clip": clip})
 
 
 def assemble(

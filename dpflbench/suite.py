@@ -41,7 +41,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Suite:
         if not sign or not key:
             problems.append(f"--set {override}: expected key=value")
             continue
-        set_path(raw, key.strip(), parse_value(text), f"--set {key}", problems)
+        set_path(raw, key.strip(), parse_value(text), f"--set {key:.100}", problems)
     suite = check(normalise(raw), str(path), problems)
     if problems or suite is None:
         raise SuiteError([p if p.startswith("--set") else f"{path}: {p}" for p in problems])
@@ -110,8 +110,8 @@ def set_path(raw: dict[str, Any], path: str, value: Any, who: str, problems: lis
     for i, key in enumerate(keys):
         last = i == len(keys) - 1
         if isinstance(spot, list):
-            if not key.isdigit() or int(key) >= len(spot):
-                problems.append(f"{who}: '{key}' is no index of a list of {len(spot)}")
+            if not key.isdecimal() or len(key) > 9 or int(key) >= len(spot):  # '²' is a digit and no number
+                problems.append(f"{who}: '{key:.60}' is no index of a list of {len(spot)}")
                 return
             if last:
                 spot[int(key)] = value
