@@ -16,22 +16,11 @@ from typing import Any
 
 import pluggy
 
-from dpflbench import hookspecs
 from dpflbench.errors import DpflbenchError, PluginError
+from dpflbench.hookspecs import HOOKS, KINDS
 from dpflbench.schema import suggest
 
 GROUP = "dpflbench"
-KINDS = (
-    "mechanisms",
-    "accountants",
-    "local_updates",
-    "selectors",
-    "aggregators",
-    "transforms",
-    "algorithms",
-    "datasets",
-    "models",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +75,7 @@ def load(without: Collection[str] = (), points: Iterable[EntryPoint] | None = No
     problems: list[str] = []
     plugins = _import([p for p in points if p.name not in without], problems)
     manager = pluggy.PluginManager(GROUP)
-    manager.add_hookspecs(hookspecs)
+    manager.add_hookspecs(type("Hooks", (), dict(HOOKS)))
     parts: dict[str, dict[str, Part]] = {kind: {} for kind in KINDS}
     for plugin in plugins:
         _register(manager, plugin, parts, problems)
@@ -127,7 +116,6 @@ def _register(
 ) -> None:
     """Ask one plugin for its parts; every deviation from the hooks is one problem."""
     who = f"plugin '{plugin.name}' of {plugin.distribution} {plugin.version}"
-    hooks = {f"dpflbench_{kind}" for kind in KINDS}
     try:
         manager.register(plugin.module, name=plugin.name)
     except pluggy.PluginValidationError as e:
@@ -138,8 +126,8 @@ def _register(
         return
     before = len(problems)
     for name, value in vars(plugin.module).items():
-        if getattr(value, "dpflbench_impl", None) is not None and name not in hooks:
-            problems.append(f"{who}: '{name}' is not a hook; {suggest(name, hooks)}")
+        if getattr(value, "dpflbench_impl", None) is not None and name not in HOOKS:
+            problems.append(f"{who}: '{name}' is not a hook; {suggest(name, HOOKS)}")
     for kind in KINDS:
         implementation = getattr(plugin.module, f"dpflbench_{kind}", None)
         if implementation is None:
@@ -177,21 +165,8 @@ def _register(
         part.plugin == plugin.name for known in parts.values() for part in known.values()
     ):
         problems.append(
-            f"{who}: supplies nothing; expected a function marked @hookimpl, one of {', '.join(sorted(hooks))}"
+            f"{who}: supplies nothing; expected a function marked @hookimpl, one of {', '.join(sorted(HOOKS))}"
         )
-
-
-METHODS = {
-    "mechanisms": ("sample", "variance", "release", "event"),
-    "accountants": ("supports", "cost", "budget", "epsilon", "scale", "per_use", "second_opinion"),
-    "local_updates": ("event", "compute"),
-    "selectors": ("plan",),
-    "aggregators": ("weights", "init", "aggregate"),  # the first, or the other two
-    "transforms": ("init", "apply"),
-    "datasets": ("availability", "digest", "load"),
-    "models": ("build",),
-    "algorithms": (),
-}
 
 
 def _misfit(kind: str, name: str, factory: Callable[..., Any]) -> str:
@@ -207,11 +182,9 @@ def _misfit(kind: str, name: str, factory: Callable[..., Any]) -> str:
     if kinds & {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
         return "a factory takes named keyword parameters only (no *args, **kwargs)"
     if inspect.isclass(factory):
-        missing = [m for m in METHODS[kind] if not callable(getattr(factory, m, None))]
-        if kind == "aggregators" and ("weights" not in missing or missing == ["weights"]):
-            missing = []
+        missing = KINDS[kind].missing(factory)
         if missing:
-            return f"lacks {', '.join(missing)}() of its interface"
+            return f"lacks {missing} of its interface"
         if inspect.isabstract(factory):
             return f"leaves {', '.join(sorted(getattr(factory, '__abstractmethods__', ())))} abstract"
     return ""

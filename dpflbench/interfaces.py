@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ from torch import Tensor, nn
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 State = Any  # None, a tensor, a number, or dicts, lists and tuples of those: what a checkpoint can hold
-S = TypeVar("S")
 
 
 # ---------------------------------------------------------------- what everybody may know
@@ -333,19 +332,19 @@ class LinearAggregator(Protocol):
 
 
 @runtime_checkable
-class RowAggregator(Protocol[S]):
+class RowAggregator(Protocol):
     """Turns noisy rows into one direction; the harness then steps theta ← theta - lr * direction."""
 
-    def init(self, setup: Setup) -> S:
+    def init(self, setup: Setup) -> State:
         """Return the state before the first round (None if there is none)."""
         ...
 
-    def aggregate(self, updates: Updates, state: S) -> tuple[Tensor, S]:
+    def aggregate(self, updates: Updates, state: State) -> tuple[Tensor, State]:
         """Return the direction [D] and the next state."""
         ...
 
 
-Aggregator = LinearAggregator | RowAggregator[Any]
+Aggregator = LinearAggregator | RowAggregator
 
 
 # ---------------------------------------------------------------- local transforms
@@ -461,4 +460,47 @@ class Model(Protocol):
 
     def build(self, input_shape: tuple[int, ...], n_outputs: int) -> nn.Module:
         """Return a fresh module mapping [B, *input_shape] to [B, n_outputs]."""
+        ...
+
+
+# ---------------------------------------------------------------- clients: what they own, see and may spend
+
+
+@runtime_checkable
+class Partition(Protocol):
+    """How examples are dealt out."""
+
+    def assign(self, classes: Ints, groups: Ints | None, n_clients: int, rng: np.random.Generator) -> Ints:
+        """The owner of each example [M]: 0 … n_clients - 1, or -1 for an example nobody gets.
+
+        `classes` [M] are labels, or label quantiles for regression; `groups` [M] the natural owners where the data has
+        them. DpflbenchError where a client would get less than it must.
+        """
+        ...
+
+
+@runtime_checkable
+class Features(Protocol):
+    """What the model sees of an example: a map fitted on training examples, public and unpaid."""
+
+    @property
+    def costly(self) -> bool:
+        """Whether the result is worth keeping on disk: smaller than what it is made of and slow to make."""
+        ...
+
+    def fit_apply(self, train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
+        """The features of both parts, float32; fitted on `train` alone."""
+        ...
+
+
+@runtime_checkable
+class Distribution(Protocol):
+    """Where the clients' epsilons or deltas come from."""
+
+    def draw(self, n: int, rng: np.random.Generator) -> Floats:
+        """One value for each of n clients [n], float64."""
+        ...
+
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest value a draw can have: what a suite is checked against."""
         ...

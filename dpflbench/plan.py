@@ -4,7 +4,7 @@ with a reason.
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from dpflbench.catalogue import Catalogue, harness_digest, source_digest
 from dpflbench.errors import SuiteError
 from dpflbench.results.cells import Cell, Manifest
 from dpflbench.schema import plain
-from dpflbench.suite import Entry, Suite, normalise, set_path
+from dpflbench.suite import at
+from dpflbench.suite_schema import AlgorithmEntry, Canonical, Normalised, Raw, Suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,16 @@ class Run:
     """One run: its id and all that determines its outcome."""
 
     id: str
-    config: Mapping[str, Any]
+    config: Canonical
     plugins: Mapping[str, str]
     data_digest: str
+    assembly: Assembly | None = field(
+        default=None, compare=False, repr=False
+    )  # its parts, in the process that has them
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What another process gets: no parts, for it has plugins of its own."""
+        return Run, (self.id, self.config, self.plugins, self.data_digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,43 +50,42 @@ def plan_suite(suite: Suite, catalogue: Catalogue, root: Path | None) -> Planned
     is missing.
     """
     problems: list[str] = []
-    cells: list[tuple[dict[str, Any], Entry, int, Any, str]] = []
-    digests: dict[str, str] = {}
+    columns: list[tuple[dict[str, Any], AlgorithmEntry, Assembly | None, str]] = []
     for values in itertools.product(*suite.axes.values()):
         coordinates = dict(zip(suite.axes, values, strict=True))
-        point = normalise({**suite.base, "evaluate": plain(suite.evaluate)})
-        for path, value in coordinates.items():
-            set_path(point, path, value, f"axes.{path}", problems)
+        point = at(suite.base, coordinates, problems)
         for entry in suite.entries:
-            found: list[str] = []
-            config = {**point, "algorithm": {"name": entry.use, **entry.given}, "seed": 0}
-            made = assemble(config, catalogue, found, f"algorithms[{entry.index}].with")
-            reason = _impossible(made[0], suite, entry, found) if made else ""
-            problems += found
-            cells += [(coordinates, entry, seed, made, reason) for seed in suite.seeds]
+            given = {"algorithm": {"name": entry.use, **entry.given}, "evaluate": plain(suite.evaluate), "seed": 0}
+            config = Normalised(Raw({**point, **given}))
+            assembly = assemble(config, catalogue, problems, f"algorithms[{entry.index}].with")
+            reason = _impossible(assembly, suite, entry, problems) if assembly else ""
+            columns.append((coordinates, entry, assembly, reason))
     if problems:
         raise SuiteError([f"{suite.where}: {p}" for p in dict.fromkeys(problems)])
     runs: dict[str, Run] = {}
     table: list[Cell] = []
-    for coordinates, entry, seed, made, reason in cells:
-        if reason:
-            table.append(Cell(coordinates, entry.label, seed, None, reason))
+    digests: dict[str, str] = {}
+    for coordinates, entry, assembly, reason in columns:
+        if assembly is None or reason:
+            table += [Cell(coordinates, entry.label, seed, None, reason) for seed in suite.seeds]
             continue
-        assembly, canonical = made
-        key = content_digest(canonical["task"]["dataset"])
+        key = content_digest(assembly.config["task"]["dataset"])
         if key not in digests:
-            digests[key] = assembly.dataset.digest(root)
-        run = make_run({**canonical, "seed": seed}, assembly, digests[key])
-        runs[run.id] = run
-        table.append(Cell(coordinates, entry.label, seed, run.id))
+            digests[key] = assembly.task.dataset.digest(root)
+        for seed in suite.seeds:
+            seeded = assembly.with_seed(seed)
+            run = replace(make_run(seeded.config, seeded, digests[key]), assembly=seeded)
+            runs[run.id] = run
+            table.append(Cell(coordinates, entry.label, seed, run.id))
     return Planned(Manifest(suite.name, _describe(suite), table), runs)
 
 
-def _impossible(assembly: Assembly, suite: Suite, entry: Entry, problems: list[str]) -> str:
+def _impossible(assembly: Assembly, suite: Suite, entry: AlgorithmEntry, problems: list[str]) -> str:
     """Why a cell stays empty; an error instead when no axis could have helped."""
-    allowed, mechanism = assembly.algorithm.mechanisms, assembly.mechanism
-    if not assembly.algorithm.private or allowed is None or mechanism.name in allowed:
+    allowed, privacy = assembly.algorithm.mechanisms, assembly.privacy
+    if not assembly.algorithm.private or privacy is None or allowed is None or privacy.mechanism.name in allowed:
         return ""
+    mechanism = privacy.mechanism
     reason = f"{entry.use} is defined for {' and '.join(sorted(allowed))} noise only, not for {mechanism.name}"
     if any(path.startswith("privacy.mechanism") or path == "privacy" for path in suite.axes):
         return reason
@@ -86,7 +93,7 @@ def _impossible(assembly: Assembly, suite: Suite, entry: Entry, problems: list[s
     return ""
 
 
-def make_run(config: Mapping[str, Any], assembly: Assembly, data_digest: str) -> Run:
+def make_run(config: Canonical, assembly: Assembly, data_digest: str) -> Run:
     """The run of a canonical configuration; its id covers configuration, plugins, harness and data."""
     plugins = plugin_sources(assembly)
     return Run(content_digest([config, plugins, data_digest])[:20], config, plugins, data_digest)

@@ -1,116 +1,35 @@
 """YAML to Suite: read, merged with what it extends and with --set, and checked as far as that needs no plugin.
 
 A suite is data, never code (suite_file.py), and reads no file but the one it extends. All problems are listed at once,
-each with its path into the file. What a section means at one point of the axes is decided in assembly.py.
+each with its path into the file. What a section may say stands in suite_schema.py; parts are made in assembly.py.
 """
 
 import copy
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from dpflbench.canonical import content_digest
 from dpflbench.errors import SuiteError
-from dpflbench.schema import INVALID, build, join, suggest
+from dpflbench.schema import INVALID, build, join, show, suggest
 from dpflbench.suite_file import parse_file, strange
 from dpflbench.suite_file import parse_value as parse_value  # for --set of other commands
-
-MAX_SEEDS, MAX_CELLS, MAX_EXTENDS = 10_000, 1_000_000, 20
-SECTIONS = (
-    "name",
-    "description",
-    "extends",
-    "task",
-    "federation",
-    "privacy",
-    "evaluate",
-    "resources",
-    "axes",
-    "seeds",
-    "algorithms",
-    "report",
+from dpflbench.suite_schema import (
+    SECTIONS,
+    SHORTHANDS,
+    VARIED,
+    AlgorithmEntry,
+    Evaluate,
+    Normalised,
+    Raw,
+    Report,
+    Resources,
+    Suite,
 )
-# where a bare word or number stands for a mapping: `model: softmax`, `partition: iid`, `epsilon: 2.0`
-SHORTHANDS = {
-    "task.dataset": "name",
-    "task.model": "name",
-    "privacy.mechanism": "name",
-    "privacy.mechanism.accountant": "name",
-    "federation.local": "kind",
-    "task.partition": "kind",
-    "task.dataset.features": "kind",
-    "privacy.epsilon": "kind",
-    "privacy.delta": "kind",
-}
 
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of `algorithms`: what to use, its parameters, its label in the table."""
-
-    use: str
-    given: Mapping[str, Any]
-    label: str
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What the table shows."""
-
-    rows: Literal["algorithm"] = "algorithm"
-    columns: list[str] | None = None  # axis paths; all of them if not given
-    value: Literal["utility", "utility_global", "utility_personal", "utility_mean_phi"] = "utility"
-    baseline: str | list[str] = field(
-        default_factory=lambda: ["DPSGD", "DMLDP"]
-    )  # the first that has a value in a column
-    paper: (
-        Literal["table1", "table2", "fig-utility", "fig-selection", "fig-privacy", "fig-data", "claims", "all"] | None
-    ) = None
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluate:
-    """How often the test utility is taken; the last round always is."""
-
-    every: int = 10
-
-    def __post_init__(self) -> None:
-        if self.every < 1:
-            raise ValueError(f"every: {self.every}; allowed: 1 or more rounds")
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What one run asks of a cluster."""
-
-    cpu: float = 1.0
-    gpu: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("cpu", "gpu"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name}: {getattr(self, name)}; allowed: 0 or more")
-
-
-@dataclass(frozen=True, slots=True)
-class Suite:
-    """A checked suite: the base configuration and what varies over it."""
-
-    name: str
-    description: str
-    base: Mapping[str, Any]  # task, federation, privacy as plain mappings
-    axes: Mapping[str, Sequence[Any]]
-    seeds: Sequence[int]
-    entries: Sequence[Entry]
-    report: Report
-    evaluate: Evaluate
-    resources: Resources
-    where: str  # file, for messages
-    folder: Path
+MAX_SEEDS, MAX_CELLS = 10_000, 1_000_000
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Suite:
@@ -122,15 +41,15 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Suite:
         if not sign or not key:
             problems.append(f"--set {override}: expected key=value")
             continue
-        set_path(raw, key.strip(), parse_value(text), f"--set {key}", problems)
-    suite = check(normalise(raw), str(path), path.parent, problems)
+        set_path(raw, key.strip(), parse_value(text), f"--set {key:.100}", problems)
+    suite = check(normalise(raw), str(path), problems)
     if problems or suite is None:
         raise SuiteError([p if p.startswith("--set") else f"{path}: {p}" for p in problems])
     return suite
 
 
-def read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """The plain mapping of a suite file on top of the one it extends."""
+def read(path: Path, seen: tuple[Path, ...] = ()) -> Raw:
+    """What a suite file says on top of the one it extends."""
     if path.resolve() in seen:
         raise SuiteError([f"{path}: extends itself through {' → '.join(str(p.name) for p in seen)}"])
     raw = normalise(parse_file(path))
@@ -138,11 +57,11 @@ def read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     if parent is None:
         return raw
     if not isinstance(parent, str) or not parent.isprintable():
-        raise SuiteError([f"{path}: extends: expected the path of a suite file, found {parent!r}"])
-    return merge(read(path.parent / parent, (*seen, path.resolve())), raw)
+        raise SuiteError([f"{path}: extends: expected the path of a suite file, found {show(parent)}"])
+    return Raw(merge(read(path.parent / parent, (*seen, path.resolve())), raw))
 
 
-def normalise(raw: Mapping[str, Any]) -> dict[str, Any]:
+def normalise(raw: Mapping[str, Any]) -> Normalised:
     """A deep copy with shorthands written out: `model: softmax` is `model: {name: softmax}`."""
     out: dict[str, Any] = copy.deepcopy(dict(raw))
     for path, tag in SHORTHANDS.items():
@@ -156,7 +75,15 @@ def normalise(raw: Mapping[str, Any]) -> dict[str, Any]:
                 spot[last] = {tag: value}
             elif isinstance(value, int | float) and tag == "kind" and not isinstance(value, bool):
                 spot[last] = {"kind": "constant", "value": value}
-    return out
+    return Normalised(Raw(out))
+
+
+def at(base: Normalised, coordinates: Mapping[str, Any], problems: list[str]) -> Normalised:
+    """The configuration at one point of the axes."""
+    point = copy.deepcopy(base)
+    for path, value in coordinates.items():
+        set_path(point, path, value, f"axes.{path}", problems)
+    return normalise(point)
 
 
 def merge(base: Mapping[str, Any], top: Mapping[str, Any], path: str = "") -> dict[str, Any]:
@@ -183,8 +110,8 @@ def set_path(raw: dict[str, Any], path: str, value: Any, who: str, problems: lis
     for i, key in enumerate(keys):
         last = i == len(keys) - 1
         if isinstance(spot, list):
-            if not key.isdigit() or int(key) >= len(spot):
-                problems.append(f"{who}: '{key}' is no index of a list of {len(spot)}")
+            if not key.isdecimal() or len(key) > 9 or int(key) >= len(spot):  # '²' is a digit and no number
+                problems.append(f"{who}: '{key:.60}' is no index of a list of {len(spot)}")
                 return
             if last:
                 spot[int(key)] = value
@@ -200,47 +127,49 @@ def set_path(raw: dict[str, Any], path: str, value: Any, who: str, problems: lis
             return
 
 
-def check(raw: Mapping[str, Any], where: str, folder: Path, problems: list[str]) -> Suite | None:
+def check(raw: Normalised, where: str, problems: list[str]) -> Suite | None:
     """The suite a plain mapping describes, None if there are problems."""
     odd = strange(raw)
     if odd:
         problems += odd
         return None
-    for key in raw:
-        if key not in SECTIONS:
-            problems.append(f"{key}: unknown; {suggest(key, SECTIONS)}")
-    for key in ("name", "task", "federation", "algorithms"):
-        if key not in raw:
-            problems.append(f"{key}: missing")
-    name = raw.get("name", "")
-    if "name" in raw and (not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}", name)):
+    problems += [f"{key}: unknown; {suggest(key, SECTIONS)}" for key in raw if key not in SECTIONS]
+    problems += [f"{key}: missing" for key in ("name", "task", "federation", "algorithms") if key not in raw]
+    name, description = raw.get("name", "x"), raw.get("description", "")
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}", name):
         problems.append(
             f"name: found {name!r}; letters, digits, space, '.', '_' and '-' are allowed (it names a folder)"
         )
-    base = {}
-    for key in ("task", "federation", "privacy"):
-        base[key] = raw.get(key) or {}
-        if not isinstance(base[key], Mapping):
-            problems.append(f"{key}: expected a mapping, found {base[key]!r}")
-    axes = _axes(raw.get("axes") or {}, problems)
-    report = build(Report, raw.get("report") or {}, "report", problems)
-    if report is not INVALID and report.columns is not None:
-        problems += [
-            f"report.columns: '{c}' is not an axis; {suggest(c, axes)}" for c in report.columns if c not in axes
-        ]
-    entries = _entries(raw.get("algorithms"), problems) if "algorithms" in raw else []
-    seeds = _seeds(raw.get("seeds", 1), problems)
-    evaluate = build(Evaluate, raw.get("evaluate") or {}, "evaluate", problems)
-    resources = build(Resources, raw.get("resources") or {}, "resources", problems)
-    description = raw.get("description", "")
     if not isinstance(description, str):
         problems.append(f"description: expected a text, found {description!r}")
+    base = {key: raw.get(key) or {} for key in VARIED}
+    problems += [f"{k}: expected a mapping, found {v!r}" for k, v in base.items() if not isinstance(v, Mapping)]
+    axes = _axes(raw.get("axes") or {}, problems)
+    report, evaluate, resources = (
+        build(section, raw.get(key) or {}, key, problems)
+        for key, section in (("report", Report), ("evaluate", Evaluate), ("resources", Resources))
+    )
+    columns = report.columns or () if report is not INVALID else ()
+    problems += [f"report.columns: '{c}' is not an axis; {suggest(c, axes)}" for c in columns if c not in axes]
+    entries = _entries(raw["algorithms"], problems) if "algorithms" in raw else []
+    seeds = _seeds(raw.get("seeds", 1), problems)
     cells = math.prod(map(len, axes.values())) * len(entries) * len(seeds)
     if cells > MAX_CELLS:
         problems.append(f"axes, algorithms and seeds make {cells:,} cells; allowed: {MAX_CELLS:,}")
     if problems:
         return None
-    return Suite(name, description, base, axes, seeds, entries, report, evaluate, resources, where, folder)
+    return Suite(
+        name=name,
+        description=description,
+        base=Normalised(Raw(base)),
+        axes=axes,
+        seeds=seeds,
+        entries=entries,
+        evaluate=evaluate,
+        resources=resources,
+        report=report,
+        where=where,
+    )
 
 
 def _axes(raw: Any, problems: list[str]) -> dict[str, list[Any]]:
@@ -250,8 +179,8 @@ def _axes(raw: Any, problems: list[str]) -> dict[str, list[Any]]:
     axes: dict[str, list[Any]] = {}
     for path, values in raw.items():
         head = str(path).split(".")[0]
-        if head not in ("task", "federation", "privacy"):
-            problems.append(f"axes.{path}: an axis varies task, federation or privacy; {suggest(head, SECTIONS[3:6])}")
+        if head not in VARIED:
+            problems.append(f"axes.{path}: an axis varies task, federation or privacy; {suggest(head, VARIED)}")
         elif not isinstance(values, list) or not values:
             problems.append(f"axes.{path}: empty; expected a list of at least one value")
         elif len({content_digest(v) for v in values}) < len(values):
@@ -279,11 +208,11 @@ def _seeds(raw: Any, problems: list[str]) -> list[int]:
     return []
 
 
-def _entries(raw: Any, problems: list[str]) -> list[Entry]:
+def _entries(raw: Any, problems: list[str]) -> list[AlgorithmEntry]:
     if not isinstance(raw, list) or not raw:
         problems.append("algorithms: empty; expected a list of names or of {use, as, with}")
         return []
-    entries: list[Entry] = []
+    entries: list[AlgorithmEntry] = []
     for i, item in enumerate(raw):
         path = f"algorithms[{i}]"
         if isinstance(item, str):
@@ -303,7 +232,7 @@ def _entries(raw: Any, problems: list[str]) -> list[Entry]:
             continue
         options = ", ".join(f"{k}={_short(v)}" for k, v in sorted(given.items()))
         default = item["use"] + (f"({options})" if options else "")
-        entries.append(Entry(item["use"], given, label or default, i))
+        entries.append(AlgorithmEntry(item["use"], given, label or default, i))
     labels = [e.label for e in entries]
     problems += [
         f"algorithms[{e.index}]: '{e.label}' stands there twice; tell them apart by 'as'"

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dpflbench.errors import DpflbenchError, SuiteError
-from dpflbench.schema import join, suggest
+from dpflbench.schema import MAX_INTEGER, join, show, suggest, too_large
+from dpflbench.suite_schema import Raw
 
 MAX_BYTES = 1 << 20
 # values of a file after its aliases are written out; OmegaConf stops at 10,000 with advice to switch that off
@@ -20,12 +21,12 @@ MAX_NODES = 9_000
 PLAIN = (str, int, float, bool, type(None))
 
 
-def parse_file(path: Path) -> dict[str, Any]:
+def parse_file(path: Path) -> Raw:
     """The mapping in a YAML file; DpflbenchError says what is wrong with it."""
     raw = _plain(_text(path), str(path))
     if not isinstance(raw, dict):
-        raise SuiteError([f"{path}: expected a mapping with name, task, federation, privacy, ..., found {_short(raw)}"])
-    return {str(k): v for k, v in raw.items()}
+        raise SuiteError([f"{path}: expected a mapping with name, task, federation, privacy, ..., found {show(raw)}"])
+    return Raw({str(k): v for k, v in raw.items()})
 
 
 def parse_value(text: str) -> Any:
@@ -38,12 +39,12 @@ def parse_value(text: str) -> Any:
 
 
 def strange(value: Any, path: str = "") -> list[str]:
-    """A problem for each thing no suite may hold: keys that are not texts, dates, bytes, interpolations."""
+    """A problem for each thing no suite may hold: keys that are no texts, dates, interpolations, huge integers."""
     if isinstance(value, Mapping):
         found = []
         for key, item in value.items():
             if not isinstance(key, str):
-                found.append(f"{join(path, key)}: a key must be a text, found {_short(key)}")
+                found.append(f"{join(path, key)}: a key must be a text, found {show(key)}")
             elif "${" in key:
                 found.append(f"{join(path, key)}: interpolation '${{...}}' is not available in a suite")
             found += strange(item, join(path, key))
@@ -52,8 +53,10 @@ def strange(value: Any, path: str = "") -> list[str]:
         return [problem for i, item in enumerate(value) for problem in strange(item, f"{path}[{i}]")]
     if isinstance(value, str) and "${" in value:
         return [f"{path}: interpolation '${{...}}' is not available in a suite"]
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        return [f"{path}: {too_large(value)}"]
     if not isinstance(value, PLAIN):
-        return [f"{path}: expected a text, a number, true, false or null, found {_short(value)}"]
+        return [f"{path}: expected a text, a number, true, false or null, found {show(value)}"]
     return []
 
 
@@ -116,7 +119,3 @@ def _size(node: Any, known: dict[int, int], above: set[int]) -> int:
 
 def _line(error: Exception) -> str:
     return re.sub(r"\s+", " ", str(error)).strip()[:300]
-
-
-def _short(value: Any) -> str:
-    return f"{value!r:.60}"

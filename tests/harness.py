@@ -11,22 +11,21 @@ from dpflbench.execution.attempt import Place, execute, prepare
 from dpflbench.interfaces import Accountant, Event, Floats, Mechanism
 from dpflbench.plan import Run, make_run
 from dpflbench.results.record import Record
+from dpflbench.suite import normalise
 
 
 def run_of(body: dict[str, Any], catalogue: Any, use: str, seed: int = 0, **given: Any) -> Run:
     """The run of one algorithm under a suite mapping."""
-    problems: list[str] = []
-    made = assemble(body | {"algorithm": {"name": use, **given}, "seed": seed}, catalogue, problems)
-    assert made is not None, problems
-    return make_run(made[1], made[0], made[0].dataset.digest(None))
+    made = assembly_of(body, catalogue, use, seed, **given)
+    return make_run(made.config, made, made.task.dataset.digest(None))
 
 
 def assembly_of(body: dict[str, Any], catalogue: Any, use: str, seed: int = 0, **given: Any) -> Assembly:
     """The parts of one algorithm under a suite mapping."""
     problems: list[str] = []
-    made = assemble(body | {"algorithm": {"name": use, **given}, "seed": seed}, catalogue, problems)
+    made = assemble(normalise(body | {"algorithm": {"name": use, **given}, "seed": seed}), catalogue, problems)
     assert made is not None, problems
-    return made[0]
+    return made
 
 
 def record_of(body: dict[str, Any], catalogue: Any, use: str, seed: int = 0, **given: Any) -> Record:
@@ -42,8 +41,10 @@ def world_of(
     algorithm: dict[str, Any] | None = None,
     **changes: Any,
 ):
-    """A prepared run whose assembly was changed: parts of the algorithm by `algorithm`, the rest by keyword."""
-    assembly = replace(assembly_of(body, catalogue, use, seed), **changes)
+    """A prepared run whose assembly was changed: parts of the algorithm by `algorithm`, of privacy by keyword."""
+    assembly = assembly_of(body, catalogue, use, seed)
+    if changes:
+        assembly = replace(assembly, privacy=replace(assembly.privacy, **changes))
     if algorithm:
         assembly = replace(assembly, algorithm=replace(assembly.algorithm, **algorithm))
     return prepare(assembly, Place())

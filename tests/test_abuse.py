@@ -26,7 +26,10 @@ from dpflbench.plan import plan_suite
 from dpflbench.regression import load_baseline
 from dpflbench.results.record import RecordError, dumps, loads
 from dpflbench.results.store import Store
+from dpflbench.schema import INVALID, build
 from dpflbench.suite_file import MAX_BYTES, parse_value
+from dpflbench.tasks.partition import PARTITIONS
+from dpflbench.tasks.population import Uniform
 
 REPO = Path(__file__).parent.parent
 FUZZ = settings(
@@ -82,6 +85,7 @@ SCALARS = st.one_of(
     st.booleans(),
     st.integers(),
     st.integers(-3, 12),
+    st.sampled_from([2**63 - 1, 2**63, -(2**63), 10**400, 199_999_999_999]),
     st.floats(),
     st.text(max_size=8),
     st.sampled_from(WORDS),
@@ -334,6 +338,77 @@ def test_a_nest_of_aliases_is_refused_before_it_unfolds(tmp_path, catalogue):
     assert "values once aliases are written out" in refused(tmp_path, catalogue, "\n".join(lines))
     assert "an alias that contains itself" in refused(tmp_path, catalogue, "a: &a [*a]")
     assert parse_value("&a [*a]") == "&a [*a]"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "bits"),
+    [
+        ("federation.rounds", str(10**400), 1329),
+        ("federation.lr.initial", str(10**400), 1329),
+        ("privacy.clip.gaussian", str(-(10**400)), 1329),
+        ("seeds", f"[{2**63}]", 64),
+        ("axes.privacy.epsilon.low", f"[{2**63}, 0.5]", 64),
+        ("algorithms[1].with.probe_rounds", str(2**63), 64),
+        ("name", "0x" + "f" * 5000, 20_000),  # more digits than Python writes out
+        ("extends", "0x" + "f" * 5000, 20_000),
+    ],
+)
+def test_an_integer_that_no_array_holds_is_refused_by_one_line(tmp_path, catalogue, path, value, bits):
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(SUITE))
+    answer = planned(tmp_path / "s.yaml", catalogue, [f"{path}={value}"])
+    if path == "extends":
+        answer = refused(tmp_path, catalogue, f"extends: {value}\n")
+    assert f"an integer of {bits} bits" in answer
+    assert path.split(".")[-1].split("[")[0] in answer
+    assert len(answer.splitlines()) == 1
+
+
+def test_a_part_made_without_a_suite_refuses_such_integers_too():
+    problems = []
+    assert build(Uniform, {"low": 1, "high": 10**400}, "--with", problems) is INVALID
+    assert problems == ["--with.high: found an integer of 1329 bits; allowed: 63, so up to 9,223,372,036,854,775,807"]
+
+
+@pytest.mark.parametrize(
+    ("section", "answer"),
+    [
+        (
+            {"rounds": 199_999_999_999},
+            "federation.rounds: 199,999,999,999 of 4 clients each take 241 days at the very least; "
+            "allowed: up to 30 days",
+        ),
+        (
+            {"rounds": 2**62},
+            "federation.rounds: 4,611,686,018,427,387,904 of 4 clients each take 5,551,103,541 days at the very least; "
+            "allowed: up to 30 days",
+        ),
+        (
+            {"clients": 10**12},
+            "federation.clients: 1,000,000,000,000 take 64,000 GB for their sizes and budgets alone; "
+            "allowed: up to 1,000 GB",
+        ),
+        (
+            {"clients": 10**9, "cohort": 10**9, "rounds": 10_000},
+            "federation.rounds: 10,000 of 1,000,000,000 clients each take 116 days at the very least; "
+            "allowed: up to 30 days",
+        ),
+    ],
+)
+def test_what_no_machine_can_do_is_refused_with_the_estimate(tmp_path, catalogue, section, answer):
+    body = {**SUITE, "federation": {**SUITE["federation"], **section}}
+    assert refused(tmp_path, catalogue, yaml.safe_dump(body)) == f"{tmp_path / 's.yaml'}: {answer}"
+
+
+@pytest.mark.parametrize("kind", ["iid", "dirichlet", "shards", "power_law"])
+def test_clients_beyond_number_are_refused_before_anything_is_dealt_out(kind):
+    with pytest.raises(DpflbenchError, match=rf"{kind}.min_size: 10000000000 clients of at least 1 need"):
+        PARTITIONS[kind](min_size=0).assign(np.arange(60) % 3, None, 10**10, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("index", ["²", "9" * 5000])
+def test_an_index_that_is_no_number_is_refused(tmp_path, catalogue, index):
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(SUITE))
+    assert "is no index of a list of 4" in planned(tmp_path / "s.yaml", catalogue, [f"algorithms[{index}]=X"])
 
 
 def test_a_deep_nest_a_huge_file_and_a_device_are_refused(tmp_path, catalogue):

@@ -45,7 +45,10 @@ def test_plugins_see_the_public_side_of_the_harness_only():
         "dpflbench.privacy.gaussian_dp",
         "dpflbench.privacy.sensitivity",
         "dpflbench.tasks.datasets",
+        "dpflbench.tasks.features",
         "dpflbench.tasks.models",
+        "dpflbench.tasks.partition",
+        "dpflbench.tasks.population",
     }
     for file in sources("plugins/dpflbench_algorithms"):
         used = {n for n in imports_of(file) if n.split(".")[0] == "dpflbench"}

@@ -5,8 +5,11 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from dpflbench import catalogue
-from dpflbench.catalogue import KINDS, digest_of_sources, harness_digest, load, source_digest
+from dpflbench.catalogue import digest_of_sources, harness_digest, load, source_digest
 from dpflbench.errors import DpflbenchError, PluginError
+from dpflbench.hookspecs import HOOKS, KINDS, kind_of
+from dpflbench.interfaces import Aggregator, Dataset, Mechanism, Setup
+from dpflbench_algorithms.parts import Mean
 
 POINTS = [EntryPoint(name, f"dpflbench_algorithms.{name}", "dpflbench") for name in ("parts", "dpsgd", "weiavg")]
 
@@ -36,6 +39,24 @@ def test_every_installed_part_knows_its_supplier():
         assert part.version
         assert part.plugin
     assert {p.name for p in parts if p.kind == "mechanisms"} >= {"gaussian", "laplace"}
+
+
+def test_a_kind_is_one_line_its_hook_and_methods_follow_from_it():
+    assert list(HOOKS) == [f"dpflbench_{kind}" for kind in KINDS]
+    hook = HOOKS["dpflbench_partitions"]
+    assert hook.__name__ == "dpflbench_partitions"
+    assert hook.__doc__ == "Return name → factory of `interfaces.Partition`: who owns which example."
+    assert KINDS["datasets"].missing(object) == "availability, digest, load()"
+    assert KINDS["transforms"].missing(object) == "init, apply()"  # norm_local is no method
+    assert KINDS["aggregators"].missing(object) == "weights() or init, aggregate()"
+    assert KINDS["aggregators"].missing(Mean) == ""
+    assert KINDS["algorithms"].missing(object) == ""
+
+
+def test_an_interface_tells_its_kind():
+    assert (kind_of(Mechanism), kind_of(Aggregator), kind_of(Dataset)) == ("mechanisms", "aggregators", "datasets")
+    assert kind_of(Setup) is None
+    assert kind_of(int | None) is None
 
 
 def test_a_source_is_distribution_version_and_digest():

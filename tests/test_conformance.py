@@ -5,10 +5,14 @@ from collections import Counter
 
 import pytest
 from hostile.parts import Dots, IgnoresTheSeed, Median
+from hostile.populations import UnboundedBudget
 
-from dpflbench.catalogue import KINDS, Part, load
+from dpflbench import testing
+from dpflbench.catalogue import Part, load
 from dpflbench.cli import main
 from dpflbench.errors import DpflbenchError
+from dpflbench.hookspecs import KINDS
+from dpflbench.tasks.population import Uniform
 from dpflbench.testing import ConformanceError, check_part, check_plugin, check_selector, examine
 from dpflbench.testing.rules import difference
 from dpflbench.testing.worlds import setup_of, standard_noise, updates_of
@@ -25,6 +29,7 @@ def test_every_built_in_part_keeps_the_rules(part):
 def test_every_kind_of_part_was_looked_at():
     kinds = Counter(part.kind for part in PARTS)
     assert set(kinds) == set(KINDS)
+    assert {"mechanisms", "aggregators", "datasets", "partitions", "features", "budgets"} < set(kinds)
     assert kinds["algorithms"] >= 12
 
 
@@ -105,7 +110,35 @@ def test_a_part_that_needs_parameters_is_checked_as_far_as_possible():
         return Dots()
 
     outcome = check_part(Part("datasets", "needy", needy, "p", "d", "1", "m"))
-    assert outcome == "needs path: check it in its own tests by dpflbench.testing.check_dataset(dataset)"
+    assert outcome == (
+        "needs path: give its factory `examples` of parameters to try, or check it in its own tests by "
+        "dpflbench.testing.check_dataset(dataset)"
+    )
+
+
+def test_a_factory_is_checked_with_every_example_it_declares():
+    tried = []
+
+    def shifted(by: float) -> Uniform:
+        """Budgets from `by` on."""
+        tried.append(by)
+        return Uniform(by, 4.0) if by < 3 else UnboundedBudget()
+
+    shifted.examples = [{"by": 1.0}, {"by": 2}]
+    part = Part("budgets", "shifted", shifted, "p", "d", "1", "m")
+    assert check_part(part) == ""
+    assert tried == [1.0, 2.0]
+    shifted.examples = [{"by": 1.0}, {"by": 3.0}]
+    with pytest.raises(ConformanceError, match=r"budget 'shifted' with \{'by': 3.0\}: bounds\(\) is \(0.0, inf\)"):
+        check_part(part)
+    shifted.examples = [{"yb": 1.0}]
+    with pytest.raises(ConformanceError, match=r"examples.yb: unknown; allowed: by"):
+        check_part(part)
+
+
+def test_every_kind_has_its_check():
+    for kind in KINDS:
+        assert callable(getattr(testing, f"check_{kind[:-1]}"))
 
 
 def test_data_that_is_not_there_is_said_and_is_no_failure(tmp_path):

@@ -32,7 +32,7 @@ def explained(runs, store):
 def changed(run, catalogue, plugins=None, data_digest=None):
     """The same run under another id, as make_run gives it when plugins or data change."""
     made = assemble(run.config, catalogue, [])
-    fresh = make_run(run.config, made[0], data_digest or run.data_digest)
+    fresh = make_run(run.config, made, data_digest or run.data_digest)
     return replace(fresh, id=("f" * 20), plugins=plugins or fresh.plugins)
 
 
@@ -91,7 +91,7 @@ def test_a_checkpoint_says_from_where_a_run_goes_on(done, catalogue):
     runs, store = done
     run = list(runs.values())[1]
     store.path(run.id).unlink()
-    prepared = prepare(assemble(run.config, catalogue, [])[0], Place())
+    prepared = prepare(assemble(run.config, catalogue, []), Place())
     state = replace(initial_state(prepared.world, prepared.theta, prepared.phi), round=4)
     write_atomically(store.checkpoint(run.id), pack(run.id, "cpu", state, prepared.ledger, Clock()))
     assert explained({run.id: run}, store) == [("new", "no record; goes on from round 4 of 6")]

@@ -5,7 +5,7 @@ only.
 from importlib.metadata import EntryPoint
 
 import pytest
-from hostile import parts
+from hostile import parts, populations
 
 from dpflbench.catalogue import Part, load
 from dpflbench.errors import PluginError
@@ -14,11 +14,14 @@ from dpflbench.testing import (
     check_accountant,
     check_aggregator,
     check_algorithm,
+    check_budget,
     check_dataset,
+    check_feature,
     check_local_update,
     check_mechanism,
     check_model,
     check_part,
+    check_partition,
     check_selector,
     check_transform,
 )
@@ -47,7 +50,7 @@ PLUGINS = {
     "not_a_mapping": "dpflbench_aggregators must return a mapping from name to factory, found [<class",
     "raising_hook": "dpflbench_selectors raises KeyError: 'no selectors today'",
     "hook_with_arguments": "a hook does not fit",
-    "wrong_kind": "aggregator 'uniform_mean': lacks weights, init, aggregate() of its interface",
+    "wrong_kind": "aggregator 'uniform_mean': lacks weights() or init, aggregate() of its interface",
     "odd_name": "a name must be printable, without '/', '\\' or '$'",
     "abstract_mechanism": "leaves variance abstract",
 }
@@ -145,6 +148,42 @@ CASES = [
     (check_dataset, parts.RaisesWithoutData, "load without data raises FileNotFoundError; expected DataError"),
     (check_model, parts.BatchNormModel, "BatchNorm1d keeps batch statistics"),
     (check_model, parts.OneOutput, "the module returns (3, 1)"),
+    (check_partition, populations.OneTooMany, "owners range from 1 to 1; allowed: 0 to 0, or -1"),
+    (check_partition, populations.HalfOwners, "owners are float64 (600,); allowed: whole numbers, one an example"),
+    (check_partition, populations.ListOfOwners, "owners are list; allowed: whole numbers, one an example (600)"),
+    (check_partition, populations.ForgetsTheLast, "assign for 1 clients leaves client 0 without an example"),
+    (
+        check_partition,
+        populations.OwnChance,
+        "assign for 6 clients, called twice under one seed, gives different owners",
+    ),
+    (check_partition, populations.GlobalChance, "assign for 1 clients draws from NumPy's global generator"),
+    (check_partition, populations.SortsLabels, "assign for 1 clients changes classes"),
+    (check_partition, populations.NeverEnough, "declines every federation of the check (600 examples, 1 or 6 or 15"),
+    (
+        check_partition,
+        populations.NoFloor,
+        "assign of 14 examples to 15 clients is done, though some client gets nothing",
+    ),
+    (
+        check_partition,
+        populations.IgnoresItsFloor,
+        "assign of min_size 600 to 15 clients is done, though a floor nobody",
+    ),
+    (check_partition, populations.Trips, "assign for 1 clients raises AttributeError: 'NoneType' object"),
+    (check_partition, populations.Level, "has no assign(); expected the interface Partition"),
+    (check_feature, populations.PeeksAtTheTest, "other test examples change the features of the rest"),
+    (check_feature, populations.CentresEach, "other test examples change the features of the rest"),
+    (check_feature, populations.InPlace, "fit_apply(train, test) changes train"),
+    (check_feature, populations.DropsRows, "the train part is torch.float32 (89, 60); expected float32 (90, …)"),
+    (check_feature, populations.Doubles, "the train part is torch.float64 (90, 60); expected float32 (90, …)"),
+    (check_feature, populations.TrainOnly, "fit_apply(train, test) returns Tensor; expected a pair (train, test)"),
+    (check_feature, populations.Priceless, "has no costly; expected True or False"),
+    (check_budget, populations.UnboundedBudget, "bounds() is (0.0, inf); expected two finite numbers"),
+    (check_budget, populations.Understates, "expected values within bounds(), 1 to 1.5"),
+    (check_budget, populations.OneForAll, "draw(7, rng) returns float64 (1,); expected float64 (7,)"),
+    (check_budget, populations.OtherBudgets, "draw(1, rng), called twice under one seed, gives different budgets"),
+    (check_budget, populations.Undefined, "draw(1, rng) holds nan; expected values within bounds(), 1 to 2"),
     (check_algorithm, parts.not_an_algorithm, "is a Median; expected a dpflbench.interfaces.Algorithm"),
     (check_algorithm, parts.overspending, "selector: its plan overspends"),
     (check_algorithm, parts.unclipped, "is private and does not clip"),
@@ -165,6 +204,9 @@ def test_the_hostile_parts_are_variations_of_parts_that_pass():
     check_transform(parts.Affine)
     check_dataset(parts.Dots)
     check_algorithm(parts.good)
+    check_partition(populations.Deal)
+    check_feature(populations.Centred)
+    check_budget(populations.Level)
 
 
 def test_a_mechanism_under_another_name_than_its_own_is_refused():

@@ -12,12 +12,14 @@ from typing import get_args
 
 import pytest
 import yaml
+from harness import record_of
 
 from dpflbench import suite as suites
 from dpflbench import testing
-from dpflbench.catalogue import Part
+from dpflbench.catalogue import Catalogue, Part
 from dpflbench.cli import main
 from dpflbench.errors import DpflbenchError
+from dpflbench.hookspecs import KINDS
 from dpflbench.regression.compare import Tier
 from dpflbench.scaffold import names_of, skeleton, write_skeleton
 from dpflbench.testing import check_part
@@ -132,17 +134,40 @@ def test_the_workflow_of_the_guide_is_the_one_that_is_written():
     assert blocks("yaml") == [skeleton(names_of("my-idea"))[".github/workflows/dpflbench.yml"]]
 
 
-def test_the_code_of_the_guide_conforms(tmp_path, monkeypatch):
-    plugin, tests = blocks("python")
-    (tmp_path / "code_of_the_guide.py").write_text(plugin)
+@pytest.fixture
+def guide(tmp_path, monkeypatch):
+    """The code of the guide but its last block, which is tests, as a module."""
+    (tmp_path / "code_of_the_guide.py").write_text("\n".join(blocks("python")[:-1]))
     monkeypatch.syspath_prepend(tmp_path)
-    guide = importlib.import_module("code_of_the_guide")
-    for kind, factories in (("aggregators", guide.dpflbench_aggregators()), ("selectors", guide.dpflbench_selectors())):
-        for name, factory in factories.items():
-            assert check_part(Part(kind, name, factory, "guide", "guide", "1", "code_of_the_guide")) == ""
+    monkeypatch.delitem(sys.modules, "code_of_the_guide", raising=False)
+    return importlib.import_module("code_of_the_guide")
+
+
+def parts_of(guide):
+    for kind in KINDS:
+        for name, factory in getattr(guide, f"dpflbench_{kind}", dict)().items():
+            yield Part(kind, name, factory, "guide", "guide", "1", "code_of_the_guide")
+
+
+def test_the_code_of_the_guide_conforms(guide):
+    parts = list(parts_of(guide))
+    assert {p.kind for p in parts} >= {"aggregators", "selectors", "partitions"}
+    for part in parts:
+        assert check_part(part) == ""
     namespace = dict(vars(guide))
-    exec(compile(tests, "the guide", "exec"), namespace)
+    exec(compile(blocks("python")[-1], "the guide", "exec"), namespace)
     namespace["test_my_parts_conform"]()
+
+
+def test_the_partition_of_the_guide_deals_out_the_data_of_a_suite(guide, tiny, catalogue):
+    own = {part.name: part for part in parts_of(guide) if part.kind == "partitions"}
+    known = Catalogue({**catalogue.parts, "partitions": {**catalogue.parts["partitions"], **own}})
+    tiny["task"]["partition"] = {"kind": "two_sizes"}
+    record = record_of(tiny, known, "DPSGD")
+    assert record.status == "done", record.reason
+    assert record.config["task"]["partition"] == {"kind": "two_sizes", "ratio": 3.0, "min_size": 10}
+    # 600 examples in sixteen shares of 37.5, a fifth of each client's held out
+    assert record.clients["n_examples"].tolist() == [38 - 7, 112 - 22] * 4
 
 
 def test_the_guide_names_every_check_and_every_tier():

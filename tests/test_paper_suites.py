@@ -44,7 +44,7 @@ def assemblies(suite, catalogue, mechanism="gaussian"):
         problems = []
         made = assemble({**base, "privacy": {**suite.base["privacy"], "mechanism": mechanism}}, catalogue, problems)
         assert problems == []
-        yield entry.label, made[0]
+        yield entry.label, made
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -59,21 +59,22 @@ def test_the_papers_settings_are_carried_exactly(name, mechanism, catalogue):
         assert (federation.lr.initial, federation.lr.decay) == paper.lr
         assert federation.weight_decay == 2e-4
         assert federation.momentum == 0.0
-        assert run.partition.alpha == 3.0
-        assert (run.split, run.limit, run.holdout) == ("paper", paper.limit, 0.1)
+        assert run.task.partition.alpha == 3.0
+        assert (run.task.split, run.task.limit, run.task.holdout) == ("paper", paper.limit, 0.1)
         if run.algorithm.private:
-            assert run.clip_norm == paper.clip
-            assert run.epsilon.bounds() == paper.epsilon
-            assert run.delta is None if mechanism == "laplace" else run.delta.bounds() == (1e-5, 1e-4)
+            assert run.privacy.clip_norm == paper.clip
+            assert run.privacy.epsilon.bounds() == paper.epsilon
+            delta = run.privacy.delta
+            assert delta is None if mechanism == "laplace" else delta.bounds() == (1e-5, 1e-4)
 
 
 @pytest.mark.parametrize("name", PAPER)
 def test_models_have_the_papers_parameter_counts(name, catalogue):
     paper = PAPER[name]
     _, run = next(assemblies(load(SUITES / f"{name}.yaml"), catalogue))
-    assert parameter_count(run.model.build(paper.shape, paper.outputs)) == paper.parameters
+    assert parameter_count(run.task.model.build(paper.shape, paper.outputs)) == paper.parameters
     if isinstance(paper.test, float):
-        assert run.dataset.test_share == paper.test
+        assert run.task.dataset.test_share == paper.test
 
 
 def test_estimation_lasts_ten_rounds_with_the_papers_loss_bounds(catalogue):
@@ -91,8 +92,8 @@ def test_estimation_lasts_ten_rounds_with_the_papers_loss_bounds(catalogue):
 def test_every_suite_can_be_planned(name, catalogue, shared_data):
     suite = load(SUITES / f"{name}.yaml")
     _, run = next(assemblies(suite, catalogue))
-    if not run.dataset.availability(shared_data).found:
-        pytest.skip(f"needs the data of {name}: {run.dataset.availability(shared_data).get}")
+    if not run.task.dataset.availability(shared_data).found:
+        pytest.skip(f"needs the data of {name}: {run.task.dataset.availability(shared_data).get}")
     planned = plan_suite(suite, catalogue, shared_data)
     cells = planned.manifest.cells
     assert len(cells) == 8 * 2 * len(suite.seeds)
@@ -115,17 +116,17 @@ def test_quick_suites_differ_only_in_scale_and_say_so_in_their_name(name, catalo
     assert f"{len(quick.seeds)} seed" in quick.name
     assert [entry.label for entry in quick.entries] == ALGORITHMS
     (_, large), (_, small) = (next(assemblies(suite, catalogue)) for suite in (full, quick))
-    assert (small.dataset, small.features, small.partition, small.model) == (
-        large.dataset,
+    assert (small.task.dataset, small.features, small.task.partition, small.task.model) == (
+        large.task.dataset,
         large.features,
-        large.partition,
-        large.model,
+        large.task.partition,
+        large.task.model,
     )
     assert small.federation.lr == large.federation.lr
     assert quick.base["privacy"] == full.base["privacy"]
     if small.federation.rounds != large.federation.rounds:
         assert f"{small.federation.rounds} of 200 rounds" in quick.name
-    if small.limit != large.limit:
-        assert f"{small.limit} of " in quick.name
+    if small.task.limit != large.task.limit:
+        assert f"{small.task.limit} of " in quick.name
     if small.federation.clients != large.federation.clients:
         assert f"{small.federation.clients} of 100 clients" in quick.name

@@ -106,7 +106,11 @@ def test_and_an_error_when_the_suite_itself_says_so(tmp_path, tiny, catalogue):
         ("federation", {"rounds": 0}, "federation.rounds: 0; allowed: 1 or more"),
         ("federation", {"momentum": 1.0}, "federation.momentum: 1.0; allowed: 0 to below 1"),
         ("federation", {"lr": {"initial": 0.0}}, "federation.lr: initial 0.0, decay inf; both must be positive"),
-        ("federation", {"local": "full_stop"}, "federation.local.kind: found 'full_stop'; did you mean 'full_step'?"),
+        (
+            "federation",
+            {"local": "full_stop"},
+            "federation.local: unknown local update 'full_stop'; did you mean 'full_step'?",
+        ),
         (
             "privacy",
             {"epsilon": {"kind": "constant", "value": 0.0}},

@@ -69,13 +69,13 @@ def test_a_uniform_plan_is_used_exactly_and_spends_almost_all_of_every_budget_an
 
 
 def test_dpsgd_without_noise_and_clip_is_fedsgd(tiny, catalogue):
-    silent = final_state(world_of(tiny, catalogue, "DPSGD", mechanism=Silent(), accountant=Free(), clip_norm=1e6))
+    silent = final_state(world_of(tiny, catalogue, "DPSGD", mechanism=Silent(), accountant=Free(), clip=1e6))
     plain = final_state(world_of(tiny, catalogue, "FedSGD"))
     torch.testing.assert_close(silent.theta, plain.theta, rtol=1e-6, atol=1e-7)
 
 
 def test_a_clip_without_noise_is_fedsgd_with_clip(tiny, catalogue):
-    silent = final_state(world_of(tiny, catalogue, "DPSGD", mechanism=Silent(), accountant=Free(), clip_norm=0.3))
+    silent = final_state(world_of(tiny, catalogue, "DPSGD", mechanism=Silent(), accountant=Free(), clip=0.3))
     tiny["privacy"]["clip"] = 0.3
     record = record_of(tiny, catalogue, "FedSGD", clip=True)
     assert record.status == "done"

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from dpflbench.privacy.gaussian_dp import epsilon_of
 from dpflbench.privacy.ledger import KINDS
 from dpflbench.results.cells import Results
 from dpflbench.results.store import Store
-from dpflbench.suite import check
+from dpflbench.suite import check, normalise
 from dpflbench_algorithms.accountants import GaussianDP
 from dpflbench_algorithms.mechanisms import Gaussian
 
@@ -61,7 +60,7 @@ def results(blobs, catalogue):
         ],
     }
     problems = []
-    suite = check(raw, "honest.yaml", Path(), problems)
+    suite = check(raw, "honest.yaml", problems)
     assert suite is not None, problems
     planned = plan_suite(suite, catalogue, None)
     records = {run.id: execute(run, catalogue, Place()) for run in planned.runs.values()}
@@ -328,7 +327,7 @@ def test_a_stranger_s_mechanism_that_brings_its_accountant_passes(tiny, catalogu
     own = Catalogue(with_part(parts, "accountants", "homebrew_dp", accountant))
     problems = []
     body = {**tiny, "privacy": {**tiny["privacy"], "mechanism": "homebrew"}, "algorithms": ["WeiAvg"]}
-    planned = plan_suite(check(body, "tiny.yaml", Path(), problems), own, None)
+    planned = plan_suite(check(normalise(body), "tiny.yaml", problems), own, None)
     records = {run.id: execute(run, own, Place()) for run in planned.runs.values()}
     findings = list(verify(Results(planned.manifest, records), own))
     assert [(f.problems, f.accountants) for f in findings] == [((), who)]

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 import typer
 from tabulate import tabulate
 
-from dpflbench.catalogue import KINDS, load
+from dpflbench.catalogue import load
 from dpflbench.cli.options import Without
 from dpflbench.cli.output import printable
 from dpflbench.errors import DpflbenchError
+from dpflbench.hookspecs import KINDS
 from dpflbench.schema import parameters, suggest
 
 
@@ -17,8 +18,7 @@ def list_parts(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="mechanisms, selectors, aggregators, transforms, algorithms, datasets or models; all if not given.",
-            show_default=False,
+            help="A kind of part, such as algorithms, models or partitions; all if not given.", show_default=False
         ),
     ] = None,
     without: Without = None,

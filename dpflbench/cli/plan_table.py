@@ -5,16 +5,16 @@ from pathlib import Path
 import typer
 from tabulate import tabulate
 
-from dpflbench.assembly import assemble
 from dpflbench.canonical import content_digest
 from dpflbench.catalogue import Catalogue, load
 from dpflbench.cli.output import printable
+from dpflbench.execution.attempt import assembly_of
 from dpflbench.execution.prepare import Place, prepare
 from dpflbench.forecast import Forecast, forecast
 from dpflbench.plan import Planned, plan_suite
 from dpflbench.report.population_figure import write_population
 from dpflbench.results.titles import coordinates, title
-from dpflbench.suite import Suite
+from dpflbench.suite_schema import Suite
 
 
 def show_plan(suite: Suite, root: Path | None, without: tuple[str, ...], population: Path | None) -> None:
@@ -30,9 +30,8 @@ def show_plan(suite: Suite, root: Path | None, without: tuple[str, ...], populat
             impossible[title(cell.algorithm, cell.coordinates)] = printable(cell.reason)
             continue
         where = [printable(text) for text in (cell.algorithm, *cell.coordinates.values())]
-        made = assemble(planned.runs[cell.run].config, catalogue, [])
-        if made is not None:
-            rows.append([*where, *_figures(forecast(made[0], Place(root)))])
+        assembly = assembly_of(planned.runs[cell.run], catalogue)
+        rows.append([*where, *_figures(forecast(assembly, Place(root)))])
     headers = ["algorithm", *suite.axes, "uses", "noise scale", "ε spent", "share of ε", "noise / clip"]
     typer.echo(tabulate(rows, headers, tablefmt="simple", disable_numparse=True))
     typer.echo(
@@ -68,12 +67,12 @@ def _draw(planned: Planned, seed: int, catalogue: Catalogue, root: Path | None, 
     for cell in planned.manifest.cells:
         if cell.run is None or cell.seed != seed:
             continue
-        config = planned.runs[cell.run].config
-        made = assemble(config, catalogue, [])
+        assembly = assembly_of(planned.runs[cell.run], catalogue)
+        config = assembly.config
         key = content_digest([config["task"], config["federation"]["clients"], config.get("privacy")])
-        if made is None or key in seen or not made[0].algorithm.private:
+        if key in seen or not assembly.algorithm.private:
             continue
         seen.add(key)
-        world = prepare(made[0], Place(root)).world
+        world = prepare(assembly, Place(root)).world
         for path in write_population(world.task, world.setup.epsilon, world.setup.delta, folder / f"{len(seen):02d}"):
             typer.echo(f"{coordinates(cell.coordinates) or 'population'}: {printable(path)}")

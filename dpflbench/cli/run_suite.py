@@ -26,7 +26,7 @@ from dpflbench.execution.worklist import Worklist, by_task
 from dpflbench.plan import Planned, device_of, plan_suite
 from dpflbench.report.write import summary_table, write_report
 from dpflbench.results.store import Store
-from dpflbench.suite import Suite
+from dpflbench.suite_schema import Suite
 
 OUTDATED = "{}: holds records of another version of dpflbench, which stay there; every run is repeated"
 

@@ -21,7 +21,7 @@ from dpflbench.plan import Run
 from dpflbench.results.record import Record, Status
 from dpflbench.tasks.task import Task
 
-__all__ = ["Interrupted", "Nobody", "Place", "Prepared", "Watch", "assembly_of", "execute", "prepare"]
+__all__ = ["Interrupted", "Nobody", "Place", "Prepared", "Watch", "assembled", "assembly_of", "execute", "prepare"]
 
 
 class Interrupted(Exception):
@@ -68,12 +68,19 @@ class Nobody:
 
 
 def assembly_of(run: Run, catalogue: Catalogue) -> Assembly:
-    """The parts of a planned run; SuiteError if this installation cannot make them."""
+    """The parts of a run: those it was planned with, or made here; SuiteError if this installation cannot make them."""
+    if run.assembly is not None:
+        return run.assembly
     problems: list[str] = []
     made = assemble(run.config, catalogue, problems)
     if made is None:
         raise SuiteError([f"run {run.id}: {p}" for p in problems])
-    return made[0]
+    return made
+
+
+def assembled(run: Run, catalogue: Catalogue) -> Run:
+    """The run with its parts, for a process that was sent it."""
+    return replace(run, assembly=assembly_of(run, catalogue))
 
 
 def execute(

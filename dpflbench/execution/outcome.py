@@ -153,9 +153,9 @@ def _facts(run: Run, assembly: Assembly, prepared: Prepared, state: State | None
         "initial_model": digest_of(prepared.theta),
         "final_model": digest_of(state.theta) if state is not None else "",
         "mechanism": {
-            "name": assembly.mechanism.name,
-            "law": assembly.mechanism.law,
-            "accountant": assembly.accountant.name,
+            "name": assembly.noise[0].name,
+            "law": assembly.noise[0].law,
+            "accountant": assembly.noise[1].name,
             "clip_norm": world.setup.clip_norm,
         },
         "references": dict(task.references),

@@ -8,9 +8,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,16 +20,15 @@ from dpflbench.execution.sharing import shared_task
 from dpflbench.federation.gradients import Engine, initial_theta
 from dpflbench.federation.simulate import World
 from dpflbench.federation.trust import TRUSTS
-from dpflbench.interfaces import Dataset, Layout, Setup
+from dpflbench.interfaces import Layout, Setup
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.privacy.unprotected import Unlimited
 from dpflbench.randomness import Streams
 from dpflbench.tasks.datasets import load_task
-from dpflbench.tasks.features import Features
-from dpflbench.tasks.partition import Partition
 from dpflbench.tasks.task import Task
 
 VARIABLE = "DPFLBENCH_CHECKPOINT_SECONDS"
+_recent: list[tuple[Any, Task]] = []  # the last two tasks: runs that share one follow each other
 
 
 def save_every() -> float:
@@ -77,8 +75,8 @@ def prepare(assembly: Assembly, place: Place, task: Task | None = None) -> Prepa
     streams, federation, algorithm = Streams(assembly.seed), assembly.federation, assembly.algorithm
     with threads(place.threads):
         task = task or task_of(assembly, place)
-        module = streams.isolated("init", lambda: assembly.model.build(task.input_shape, task.n_outputs))
-        order = assembly.mechanism.clip_order
+        module = streams.isolated("init", lambda: assembly.task.model.build(task.input_shape, task.n_outputs))
+        order = assembly.noise[0].clip_order
         probe_layout = Engine(module, task.n_classes, order).layout
         phi = algorithm.transform.init(
             federation.clients, task.input_shape, probe_layout, streams.torch("transform")
@@ -90,7 +88,7 @@ def prepare(assembly: Assembly, place: Place, task: Task | None = None) -> Prepa
             setup=setup,
             task=task,
             engine=engine,
-            trust=TRUSTS[assembly.trust](),
+            trust=TRUSTS[assembly.privacy.trust if assembly.privacy else "local"](),
             streams=streams,
             weight_decay=federation.weight_decay,
             momentum=federation.momentum,
@@ -106,10 +104,11 @@ def ledger_of(setup: Setup, private: bool) -> Ledger | Unlimited:
 
 def setup_of(assembly: Assembly, task: Task, streams: Streams, layout: Layout, phi_dim: int) -> Setup:
     """What everybody may know: budgets are drawn from their own stream, so every algorithm of a column has the same."""
-    federation, n = assembly.federation, assembly.federation.clients
-    rng = streams.numpy("budgets")
-    epsilon = assembly.epsilon.draw(n, rng) if assembly.epsilon else np.full(n, np.inf)
-    delta = assembly.delta.draw(n, rng) if assembly.delta else np.zeros(n)
+    federation, privacy, n = assembly.federation, assembly.privacy, assembly.federation.clients
+    rng, budgets = streams.numpy("budgets"), privacy if assembly.algorithm.private else None
+    epsilon = budgets.epsilon.draw(n, rng) if budgets and budgets.epsilon else np.full(n, np.inf)
+    delta = budgets.delta.draw(n, rng) if budgets and budgets.delta else np.zeros(n)
+    mechanism, accountant = assembly.noise
     return Setup(
         n_clients=n,
         cohort_size=federation.cohort,
@@ -117,11 +116,11 @@ def setup_of(assembly: Assembly, task: Task, streams: Streams, layout: Layout, p
         n_examples=task.train.sizes.astype(np.int64),
         epsilon=epsilon,
         delta=delta,
-        budget=assembly.accountant.budget(epsilon, delta),
-        mechanism=assembly.mechanism,
-        accountant=assembly.accountant,
-        local=assembly.local,
-        clip_norm=assembly.clip_norm or float("inf"),
+        budget=accountant.budget(epsilon, delta),
+        mechanism=mechanism,
+        accountant=accountant,
+        local=federation.local,
+        clip_norm=privacy.clip_norm if privacy else float("inf"),
         lr=federation.lr,
         layout=layout,
         phi_dim=phi_dim,
@@ -129,42 +128,39 @@ def setup_of(assembly: Assembly, task: Task, streams: Streams, layout: Layout, p
     )
 
 
-def task_key(assembly: Assembly) -> tuple[Any, ...]:
+def task_key(assembly: Assembly) -> str:
     """What determines the task of a run: runs that agree in it learn from the same tensors."""
-    return (
-        assembly.dataset,
-        assembly.features,
-        assembly.partition,
-        assembly.federation.clients,
-        assembly.holdout,
-        assembly.split,
-        assembly.limit,
-        assembly.seed,
-    )
+    given = {key: value for key, value in assembly.config["task"].items() if key != "model"}
+    return repr((given, assembly.federation.clients, assembly.seed))
 
 
 def task_of(assembly: Assembly, place: Place) -> Task:
     """The task of a run; kept while further runs of the same data, partition and seed follow."""
-    return _task(*task_key(assembly), place)
+    parts = [part for part in assembly.parts if part.kind in ("datasets", "features", "partitions")]
+    key = (task_key(assembly), parts, place)
+    found = next((task for known, task in _recent if known == key), None)
+    if found is None:
+        found = _task(assembly, place)
+        _recent[:] = [*_recent[-1:], (key, found)]
+    return found
 
 
-@lru_cache(maxsize=2)
-def _task(
-    dataset: Dataset,
-    features: Features | None,
-    partition: Partition,
-    clients: int,
-    holdout: float,
-    split: Literal["official", "paper"],
-    limit: int | None,
-    seed: int,
-    place: Place,
-) -> Task:
+def _task(assembly: Assembly, place: Place) -> Task:
     def build() -> Task:
+        section = assembly.task
         return load_task(
-            dataset, features, partition, clients, holdout, split, Streams(seed), place.root, place.device, limit
+            section.dataset,
+            assembly.features,
+            section.partition,
+            assembly.federation.clients,
+            section.holdout,
+            section.split,
+            Streams(assembly.seed),
+            place.root,
+            place.device,
+            section.limit,
         )
 
     if place.tasks is None or torch.device(place.device).type != "cpu":
         return build()
-    return shared_task(place.tasks, repr((dataset, features, partition, clients, holdout, split, limit, seed)), build)
+    return shared_task(place.tasks, task_key(assembly), build)

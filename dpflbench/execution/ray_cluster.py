@@ -13,7 +13,7 @@ from typing import Any
 
 from dpflbench.catalogue import Catalogue, load
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.attempt import Interrupted, Place, assembly_of, execute
+from dpflbench.execution.attempt import Interrupted, Place, assembled, assembly_of, execute
 from dpflbench.execution.executors import Executor, tick_of
 from dpflbench.execution.outcome import bare_record, measured
 from dpflbench.execution.prepare import task_key, task_of
@@ -120,6 +120,7 @@ def remote_run(run: Run, parts: dict[str, Any], place: Place, without: tuple[str
 
     catalogue, node = load(without), f"{platform.node()} {ray.get_runtime_context().get_node_id()[:6]}"
     try:
+        run = assembled(run, catalogue)
         check_sources(run, catalogue)
         if place.device == "cuda" and not torch.cuda.is_available():
             raise DpflbenchError(f"node {node}: the suite asks for a GPU (resources.gpu), but torch sees none there")
@@ -200,7 +201,7 @@ class Cluster:
 
     def _start(self, ray: Any, run: Run) -> None:
         assembly = assembly_of(run, self.catalogue)
-        key = repr(task_key(assembly))
+        key = task_key(assembly)
         if key not in self.tasks:
             parts = to_parts(task_of(assembly, Place(self.place.root, "cpu", self.place.threads)))
             self.tasks[key] = ray.put(
@@ -214,7 +215,7 @@ class Cluster:
 
     def _forget_tasks(self, key: str) -> None:
         """Let go of data that no run under way needs; runs that share some follow each other."""
-        needed = {key, *(repr(task_key(assembly_of(run, self.catalogue))) for run in self.pending.values())}
+        needed = {key, *(task_key(assembly_of(run, self.catalogue)) for run in self.pending.values())}
         self.tasks = {name: ref for name, ref in self.tasks.items() if name in needed}
 
     def _finish(self, ray: Any, ref: Any) -> Generator[Record, None, None]:

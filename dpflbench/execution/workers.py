@@ -21,7 +21,7 @@ from typing import Any
 from dpflbench.catalogue import Catalogue, load
 from dpflbench.errors import DpflbenchError
 from dpflbench.execution import processes
-from dpflbench.execution.attempt import Interrupted, Place, assembly_of, execute
+from dpflbench.execution.attempt import Interrupted, Place, assembled, assembly_of, execute
 from dpflbench.execution.executors import WAIT, Executor, tick_of
 from dpflbench.execution.outcome import bare_record, measured
 from dpflbench.execution.progress import Progress
@@ -69,6 +69,7 @@ def _outcome(
     run: Run, catalogue: Catalogue, briefing: Briefing, pipe: "connection.Connection[Any, Any]"
 ) -> tuple[str, Any]:
     try:
+        run = assembled(run, catalogue)
         check_sources(run, catalogue)
         return "record", execute(run, catalogue, briefing.place, Piped(run, Store(briefing.results), pipe))
     except Interrupted:

@@ -119,5 +119,5 @@ def by_task(runs: Mapping[str, Run], catalogue: Catalogue) -> dict[str, Run]:
     """The runs with those that learn from the same tensors side by side, otherwise in the order they came."""
     order: dict[str, list[Run]] = {}
     for run in runs.values():
-        order.setdefault(repr(task_key(assembly_of(run, catalogue))), []).append(run)
+        order.setdefault(task_key(assembly_of(run, catalogue)), []).append(run)
     return {run.id: run for group in order.values() for run in group}

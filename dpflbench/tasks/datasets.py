@@ -14,17 +14,17 @@ import torch
 
 from dpflbench.errors import DpflbenchError
 from dpflbench.hookspecs import Factories
-from dpflbench.interfaces import Dataset, Examples, Ints
+from dpflbench.interfaces import Dataset, Examples, Features, Ints, Partition
 from dpflbench.randomness import Streams
 from dpflbench.tasks.cache import Tensors, cached, source
 from dpflbench.tasks.cifar10 import Cifar10
-from dpflbench.tasks.features import Features, as_float
+from dpflbench.tasks.features import as_float
 from dpflbench.tasks.femnist import Femnist
 from dpflbench.tasks.idx_images import Emnist, FashionMnist
 from dpflbench.tasks.lending import LendingClub
 from dpflbench.tasks.mnist import Mnist
 from dpflbench.tasks.npz import Npz
-from dpflbench.tasks.partition import NOBODY, Partition, quantile_classes
+from dpflbench.tasks.partition import NOBODY, checked_owners, quantile_classes
 from dpflbench.tasks.task import Shards, Task
 
 Split = Literal["official", "paper"]
@@ -67,6 +67,7 @@ def load_task(
     classes = y.astype(np.int64) if examples.n_classes else quantile_classes(y.astype(np.float64))
     groups = None if examples.groups is None else examples.groups.numpy()
     owner = partition.assign(classes, groups, n_clients, streams.numpy("split", OWNERS))
+    owner = checked_owners(owner, len(classes), n_clients)
     train, held_out = _hold_out(owner, n_clients, holdout, streams.numpy("split", HELD_OUT))
     task = Task(
         train=_shards(examples, owner, train, n_clients, device),
@@ -114,13 +115,19 @@ def _with_features(examples: Examples, features: Features | None) -> Examples:
     if features is None:
         return examples
     x_train, x_test = features.fit_apply(examples.x_train, examples.x_test)
+    if (len(x_train), len(x_test)) != (len(examples.y_train), len(examples.y_test)):
+        raise DpflbenchError(
+            f"task.dataset.features: {len(x_train)} and {len(x_test)} rows of {len(examples.y_train)} training and "
+            f"{len(examples.y_test)} test examples; allowed: a row an example"
+        )
     return replace(examples, x_train=x_train, x_test=x_test)
 
 
 def _with_features_cached(dataset: Dataset, features: Features | None, root: Path | None) -> Examples:
     """The same for the official split, where nothing depends on the seed: kept between runs, without the images."""
-    # A data set that does not show its parameters cannot be told from another.
-    if features is None or not features.costly or type(dataset).__repr__ is object.__repr__:
+    # What does not show its parameters cannot be told from another of its class.
+    hidden = any(type(part).__repr__ is object.__repr__ for part in (dataset, features))
+    if features is None or not features.costly or hidden:
         return _with_features(dataset.load(root), features)
 
     def build() -> Tensors:

@@ -1,34 +1,21 @@
 """What the model sees of an example: principal components, standardised or flattened values.
 
 Fitted on the training pool (held-out shards included, the test part never) and declared public preprocessing: it is not
-paid for from anybody's budget. `FEATURES` maps the `kind` of a suite to its class. Without features the model sees the
-example itself, images scaled to [0, 1].
+paid for from anybody's budget. Without features the model sees the example itself, images scaled to [0, 1]. `FEATURES`
+is what the plugin `parts` hands over.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from dpflbench.errors import DpflbenchError
+from dpflbench.interfaces import Features
 
 ROWS = 8192  # rows in float64 at a time
-
-
-@runtime_checkable
-class Features(Protocol):
-    """A map fitted on training examples."""
-
-    @property
-    def costly(self) -> bool:
-        """Whether the result is worth keeping on disk: smaller than what it is made of and slow to make."""
-        ...
-
-    def fit_apply(self, train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
-        """The features of both parts, float32; fitted on `train` alone."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

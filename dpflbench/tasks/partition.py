@@ -2,34 +2,20 @@
 
 Each kind is a frozen dataclass whose `assign` names the owner of every example (-1: nobody). Every kind has a floor on
 client size, because noise grows with 1 / n_examples: a floor that cannot be met is refused, never quietly undercut.
-`PARTITIONS` maps the `kind` of a suite to its class.
+`PARTITIONS` is what the plugin `parts` hands over.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.interfaces import Floats, Ints
+from dpflbench.interfaces import Floats, Ints, Partition
 
 NOBODY = -1
 QUANTILES = 10  # pseudo-classes of a regression target
 ATTEMPTS = 100  # draws before a floor is called impossible
-
-
-@runtime_checkable
-class Partition(Protocol):
-    """How examples are dealt out."""
-
-    def assign(self, classes: Ints, groups: Ints | None, n_clients: int, rng: np.random.Generator) -> Ints:
-        """The owner of each example [M]: 0 … n_clients - 1, or -1 for an example nobody gets.
-
-        `classes` [M] are labels, or label quantiles for regression; `groups` [M] the natural owners where the data has
-        them.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +26,7 @@ class Iid:
 
     def assign(self, classes: Ints, groups: Ints | None, n_clients: int, rng: np.random.Generator) -> Ints:
         """Equal parts of a random order."""
+        _possible("iid", len(classes), n_clients, self.min_size)
         sizes = _apportion(np.full(n_clients, 1.0 / n_clients), len(classes))
         return _guard("iid", _deal(sizes, rng), n_clients, self.min_size)
 
@@ -96,6 +83,7 @@ class ShardsOfClasses:
         """Client after client takes the classes with the fewest holders so far, ties at random: holders differ by at
         most one.
         """
+        _possible("shards", len(classes), n_clients, self.min_size)
         values = np.unique(classes)
         wanted = self.classes_per_client
         if not 1 <= wanted <= len(values):
@@ -159,6 +147,7 @@ class PowerLaw:
 
     def assign(self, classes: Ints, groups: Ints | None, n_clients: int, rng: np.random.Generator) -> Ints:
         """Parts of a random order, the sizes in random order."""
+        _possible("power_law", len(classes), n_clients, self.min_size)
         weights = np.arange(1, n_clients + 1, dtype=np.float64) ** -self.exponent
         sizes = rng.permutation(_apportion(weights / weights.sum(), len(classes)))
         return _guard("power_law", _deal(sizes, rng), n_clients, self.min_size)
@@ -171,6 +160,19 @@ PARTITIONS: dict[str, type[Partition]] = {
     "writer": Writer,
     "power_law": PowerLaw,
 }
+
+
+def checked_owners(owner: Ints, examples: int, n_clients: int) -> Ints:
+    """The owners a partition has named; DpflbenchError where they are not one client an example."""
+    whole = isinstance(owner, np.ndarray) and owner.dtype.kind in "iu"
+    if not whole or owner.shape != (examples,):
+        found = f"{owner.dtype} {owner.shape}" if isinstance(owner, np.ndarray) else type(owner).__name__
+        raise DpflbenchError(f"task.partition: owners are {found}; allowed: whole numbers, one an example ({examples})")
+    if examples and not NOBODY <= owner.min() <= owner.max() < n_clients:
+        raise DpflbenchError(
+            f"task.partition: owners range from {owner.min()} to {owner.max()}; allowed: 0 to {n_clients - 1}, or -1"
+        )
+    return owner.astype(np.int64, copy=False)
 
 
 def quantile_classes(targets: Floats) -> Ints:
@@ -194,17 +196,17 @@ def _apportion(shares: Floats, total: int) -> Ints:
 
 
 def _possible(kind: str, examples: int, n_clients: int, min_size: int) -> None:
-    """Refuse a floor that no division of the examples can meet."""
-    if examples < n_clients * min_size:
+    """Refuse a floor that no division of the examples can meet, before clients beyond number are dealt to."""
+    if examples < n_clients * max(1, min_size):
         raise DpflbenchError(
-            f"{kind}.min_size: {n_clients} clients of at least {min_size} need {n_clients * min_size} examples, "
+            f"{kind}.min_size: {n_clients} clients of at least {max(1, min_size)} need "
+            f"{n_clients * max(1, min_size)} examples, "
             f"there are {examples}; allowed: fewer clients or a smaller min_size"
         )
 
 
 def _guard(kind: str, owner: Ints, n_clients: int, min_size: int) -> Ints:
     """The owners, or a refusal if a client is below the floor."""
-    _possible(kind, len(owner), n_clients, min_size)
     sizes = np.bincount(owner, minlength=n_clients)
     if sizes.min() < min_size:
         raise DpflbenchError(

@@ -1,30 +1,20 @@
 """Who the clients are: distributions their privacy budgets are drawn from, one frozen dataclass a kind.
 
-`DISTRIBUTIONS` maps the `kind` of a suite to its class; the fields are the keys the suite may give.
+The fields are the keys a suite may give; `DISTRIBUTIONS` is what the plugin `parts` hands over.
 """
 
 import math
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.interfaces import Floats
+from dpflbench.interfaces import Distribution, Floats
 
-
-@runtime_checkable
-class Distribution(Protocol):
-    """Where the clients' epsilons or deltas come from."""
-
-    def draw(self, n: int, rng: np.random.Generator) -> Floats:
-        """One value for each of n clients [n], float64."""
-        ...
-
-    def bounds(self) -> tuple[float, float]:
-        """The smallest and the largest value a draw can have: what a suite is checked against."""
-        ...
+Given = tuple[Mapping[str, Any], ...]  # parameters that `dpflbench check` tries, for there are no defaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +22,7 @@ class Constant:
     """Everybody has `value`."""
 
     value: float
+    examples: ClassVar[Given] = ({"value": 2.0},)
 
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """The value n times."""
@@ -48,6 +39,7 @@ class Uniform:
 
     low: float
     high: float
+    examples: ClassVar[Given] = ({"low": 0.5, "high": 4.0},)
 
     def __post_init__(self) -> None:
         _ordered(self.low, self.high)
@@ -71,6 +63,7 @@ class Mixture:
 
     values: tuple[float, ...]
     weights: tuple[float, ...]
+    examples: ClassVar[Given] = ({"values": [0.1, 1.0, 5.0], "weights": [0.7, 0.2, 0.1]},)
 
     def __post_init__(self) -> None:
         if not self.values or len(self.values) != len(self.weights):
@@ -93,12 +86,13 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """Normal(mean, std) truncated to [low, high]: drawn from inside, not moved to the border."""
+    """A normal distribution truncated to [low, high]: drawn from inside, not moved to the border."""
 
     mean: float
     std: float
     low: float
     high: float = math.inf
+    examples: ClassVar[Given] = ({"mean": 2.0, "std": 1.0, "low": 0.5},)
 
     def __post_init__(self) -> None:
         _ordered(self.low, self.high)
@@ -130,6 +124,7 @@ class Pareto:
     shape: float
     low: float
     high: float = math.inf
+    examples: ClassVar[Given] = ({"shape": 1.5, "low": 0.1, "high": 5.0},)
 
     def __post_init__(self) -> None:
         _ordered(self.low, self.high)
@@ -154,6 +149,7 @@ class Listed:
     """One value a client, in order: budgets somebody already has."""
 
     values: tuple[float, ...]
+    examples: ClassVar[Given] = ({"values": [0.5, 1.0, 2.0, 1.0, 0.5, 3.0, 1.5]},)
 
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
         """The list itself; its length must be the number of clients."""

@@ -14,9 +14,11 @@ from dpflbench.testing.accountants import check_accountant
 from dpflbench.testing.aggregators import check_aggregator
 from dpflbench.testing.algorithms import check_algorithm
 from dpflbench.testing.factories import check_factory
+from dpflbench.testing.features import check_feature
 from dpflbench.testing.kit import Examination, check_part, check_plugin, examine
 from dpflbench.testing.local_updates import check_local_update
 from dpflbench.testing.mechanisms import check_mechanism
+from dpflbench.testing.populations import check_budget, check_partition
 from dpflbench.testing.rules import ConformanceError
 from dpflbench.testing.selectors import check_selector
 from dpflbench.testing.sources import check_dataset, check_model
@@ -28,12 +30,15 @@ __all__ = [
     "check_accountant",
     "check_aggregator",
     "check_algorithm",
+    "check_budget",
     "check_dataset",
     "check_factory",
+    "check_feature",
     "check_local_update",
     "check_mechanism",
     "check_model",
     "check_part",
+    "check_partition",
     "check_plugin",
     "check_selector",
     "check_transform",

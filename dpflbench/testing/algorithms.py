@@ -8,10 +8,14 @@ from dpflbench.assembly import assemble
 from dpflbench.catalogue import Catalogue, Part
 from dpflbench.execution.attempt import Place, execute
 from dpflbench.federation.local import FullStep
+from dpflbench.hookspecs import KINDS
 from dpflbench.interfaces import Algorithm
 from dpflbench.plan import Run
 from dpflbench.results.record import Record
+from dpflbench.suite import normalise
 from dpflbench.tasks.models import Softmax
+from dpflbench.tasks.partition import Iid
+from dpflbench.tasks.population import Constant, Uniform
 from dpflbench.testing.aggregators import check_aggregator
 from dpflbench.testing.factories import named, obtain
 from dpflbench.testing.rules import pickled, refuse
@@ -65,42 +69,40 @@ def short_run(algorithm: Algorithm, mechanism: str, who: str) -> Record:
         return Part(kind, name, lambda: made, "check", "dpflbench", "0", "dpflbench.testing")
 
     noise, accountant = standard_noise()[mechanism]
-    catalogue = Catalogue(
-        {
-            "mechanisms": {mechanism: part("mechanisms", mechanism, noise)},
-            "accountants": {accountant.name: part("accountants", accountant.name, accountant)},
-            "local_updates": {"full_step": part("local_updates", "full_step", FullStep())},
-            "datasets": {"toy": part("datasets", "toy", Toy())},
-            "models": {"softmax": part("models", "softmax", Softmax())},
-            "algorithms": {"it": part("algorithms", "it", algorithm)},
-            "selectors": {},
-            "aggregators": {},
-            "transforms": {},
-        }
-    )
+    made: dict[str, dict[str, Any]] = {
+        "mechanisms": {mechanism: noise},
+        "accountants": {accountant.name: accountant},
+        "local_updates": {"full_step": FullStep()},
+        "datasets": {"toy": Toy()},
+        "partitions": {"iid": Iid()},
+        "budgets": {"epsilon": Uniform(1.0, 8.0), "delta": Constant(1e-5)},
+        "models": {"softmax": Softmax()},
+        "algorithms": {"it": algorithm},
+    }
+    catalogue = Catalogue({kind: {n: part(kind, n, p) for n, p in made.get(kind, {}).items()} for kind in KINDS})
     config: dict[str, Any] = {
         "task": {"dataset": {"name": "toy"}, "model": {"name": "softmax"}, "partition": {"kind": "iid"}},
         "federation": {"clients": CLIENTS, "cohort": COHORT, "rounds": ROUNDS, "lr": {"initial": 0.5}},
         "privacy": {
             "mechanism": {"name": mechanism},
             "clip": 1.0,
-            "epsilon": {"kind": "uniform", "low": 1.0, "high": 8.0},
-            "delta": {"kind": "constant", "value": 1e-5},
+            "epsilon": {"kind": "epsilon"},
+            "delta": {"kind": "delta"},
         },
         "evaluate": {"every": ROUNDS},
         "algorithm": {"name": "it"},
         "seed": 5,
     }
     problems: list[str] = []
-    made = assemble(config, catalogue, problems)
-    if made is None:
+    assembly = assemble(normalise(config), catalogue, problems)
+    if assembly is None:
         refuse(
             who,
             f"cannot be assembled: {problems[0]}",
             "an algorithm of a selector, an aggregator and a transform",
             "see the message",
         )
-    record = execute(Run("check", made[1], {}, "toy"), catalogue, Place())
+    record = execute(Run("check", assembly.config, {}, "toy", assembly), catalogue, Place())
     if record.status != "done":
         refuse(
             who,

@@ -1,36 +1,15 @@
 """The kit: every part of a plugin, of a distribution or of all that is installed, one outcome each."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from dpflbench.catalogue import Catalogue, Part, load
 from dpflbench.errors import DpflbenchError
-from dpflbench.schema import suggest
-from dpflbench.testing.accountants import check_accountant
-from dpflbench.testing.aggregators import check_aggregator
-from dpflbench.testing.algorithms import check_algorithm
+from dpflbench.schema import build, suggest
 from dpflbench.testing.factories import check_factory, required
-from dpflbench.testing.local_updates import check_local_update
-from dpflbench.testing.mechanisms import check_mechanism
 from dpflbench.testing.rules import ConformanceError, refuse
-from dpflbench.testing.selectors import check_selector
-from dpflbench.testing.sources import check_dataset, check_model
-from dpflbench.testing.transforms import check_transform
-
-CHECKS: dict[str, Callable[..., Any]] = {
-    "mechanisms": check_mechanism,
-    "accountants": check_accountant,
-    "local_updates": check_local_update,
-    "selectors": check_selector,
-    "aggregators": check_aggregator,
-    "transforms": check_transform,
-    "algorithms": check_algorithm,
-    "datasets": check_dataset,
-    "models": check_model,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +23,33 @@ class Examination:
 
 
 def check_part(part: Part, root: Path | None = None) -> str:
-    """Raise ConformanceError at the first broken rule of a part; empty, or what could not be looked at and why."""
+    """Raise ConformanceError at the first broken rule of a part, with its defaults and with every example that its
+    factory declares; empty, or what could not be looked at and why.
+    """
+    from dpflbench import testing  # a kind is checked by the `check_` of its name
+
     who = f"plugin '{part.plugin}' of {part.distribution} {part.version}: {part.kind[:-1]} '{part.name}'"
-    missing = required(part.factory)
-    if missing:
+    singular = part.kind[:-1]
+    check = getattr(testing, f"check_{singular}")
+    needed, examples = required(part.factory), getattr(part.factory, "examples", ())
+    if needed or examples:
         check_factory(part.factory, who)
-        kind = part.kind[:-1]
-        return f"needs {', '.join(missing)}: check it in its own tests by dpflbench.testing.check_{kind}({kind})"
+    for example in examples:
+        problems: list[str] = []
+        made = build(part.factory, example, "examples", problems)
+        if problems:
+            refuse(who, problems[0], "parameters it takes", "correct `examples` of the factory")
+        check(made, f"{who} with {example}")
+    if needed and not examples:
+        return (
+            f"needs {', '.join(needed)}: give its factory `examples` of parameters to try, or check it in its own "
+            f"tests by dpflbench.testing.check_{singular}({singular})"
+        )
+    if needed:
+        return ""
     if part.kind == "datasets":
-        return check_dataset(part.factory, who, root)
-    CHECKS[part.kind](part.factory, who)
+        return str(check(part.factory, who, root))
+    check(part.factory, who)
     if part.kind == "mechanisms" and part.factory().name != part.name:
         refuse(
             who,
@@ -72,10 +68,10 @@ def examine(name: str, catalogue: Catalogue | None = None, root: Path | None = N
     if not chosen:
         known = {p.plugin for p in parts} | {p.distribution for p in parts} | {"all"}
         raise DpflbenchError(f"check {name}: no such plugin; {suggest(name, known)}")
-    return [_examination(part, root) for part in chosen]
+    return [_outcome(part, root) for part in chosen]
 
 
-def _examination(part: Part, root: Path | None) -> Examination:
+def _outcome(part: Part, root: Path | None) -> Examination:
     began = time.perf_counter()
     try:
         left_out = check_part(part, root)

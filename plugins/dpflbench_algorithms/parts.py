@@ -1,5 +1,5 @@
-"""Parts that several papers share: the two mechanisms, uniform selection, the plain mean, and dpflbench's data sets and
-models.
+"""Parts that several papers share: the two mechanisms, uniform selection, the plain mean, and what `dpflbench.tasks`
+has: data sets, features, partitions, budgets and models.
 """
 
 from dataclasses import dataclass
@@ -76,6 +76,30 @@ def dpflbench_datasets() -> Factories:
     from dpflbench.tasks.datasets import DATASETS
 
     return DATASETS
+
+
+@hookimpl
+def dpflbench_features() -> Factories:
+    """The features of `dpflbench.tasks`."""
+    from dpflbench.tasks.features import FEATURES
+
+    return FEATURES
+
+
+@hookimpl
+def dpflbench_partitions() -> Factories:
+    """The partitions of `dpflbench.tasks`."""
+    from dpflbench.tasks.partition import PARTITIONS
+
+    return PARTITIONS
+
+
+@hookimpl
+def dpflbench_budgets() -> Factories:
+    """The distributions of `dpflbench.tasks`."""
+    from dpflbench.tasks.population import DISTRIBUTIONS
+
+    return DISTRIBUTIONS
 
 
 @hookimpl

@@ -1,0 +1,214 @@
+"""The schema of a suite: every section with its keys, defaults and checks, and the three stages of a configuration.
+
+A field whose type is an interface takes a part: `model: Model` one of `dpflbench list models`, by its name or as a
+mapping with parameters. Interfaces are imported for the type checker alone: a misspelt suite is answered before torch
+is there.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NewType
+
+from dpflbench.errors import SuiteError
+
+if TYPE_CHECKING:
+    from dpflbench.interfaces import (
+        Accountant,
+        Dataset,
+        Distribution,
+        LearningRate,
+        LocalUpdate,
+        Mechanism,
+        Model,
+        Partition,
+    )
+
+# A later stage serves wherever an earlier one does, never the other way round.
+Raw = NewType("Raw", dict[str, Any])  # what files and --set say
+Normalised = NewType("Normalised", Raw)  # shorthands written out: `model: softmax` is `model: {name: softmax}`
+Canonical = NewType("Canonical", Normalised)  # every default filled in: hashed, recorded, all that a worker needs
+
+VARIED = ("task", "federation", "privacy")  # what an axis can vary
+SECTIONS = ("name", "description", "extends", *VARIED, "evaluate", "resources", "axes", "seeds", "algorithms", "report")
+# where a bare word or number stands for a mapping: `model: softmax`, `partition: iid`, `epsilon: 2.0`
+SHORTHANDS = {
+    "task.dataset": "name",
+    "task.model": "name",
+    "privacy.mechanism": "name",
+    "privacy.mechanism.accountant": "name",
+    "federation.local": "kind",
+    "task.partition": "kind",
+    "task.dataset.features": "kind",
+    "privacy.epsilon": "kind",
+    "privacy.delta": "kind",
+}
+# What no machine undercuts: a round, a client's part in it, the memory a client's size and budgets take
+ROUND_SECONDS, CLIENT_SECONDS, CLIENT_BYTES = 1e-4, 1e-6, 64
+MAX_DAYS, MAX_GIGABYTES = 30, 1000
+
+
+def keep(*rules: tuple[bool, str]) -> None:
+    """SuiteError with the texts of all rules that are broken; a text starts with the key it is about."""
+    broken = [text for kept, text in rules if not kept]
+    if broken:
+        raise SuiteError(broken)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSection:
+    """What is learnt from what, and who owns it."""
+
+    dataset: "Dataset"  # and, in the same mapping, the features made of it
+    model: "Model"
+    partition: "Partition"
+    holdout: float = 0.1
+    split: Literal["official", "paper"] = "official"
+    limit: int | None = None  # keep that many examples, drawn by seed
+
+    def __post_init__(self) -> None:
+        keep(
+            (0 <= self.holdout < 1, f"holdout: {self.holdout}; allowed: 0 to below 1"),
+            (self.limit is None or self.limit >= 1, f"limit: {self.limit}; allowed: 1 or more examples"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Federation:
+    """How many take part how long, and how the server steps."""
+
+    clients: int
+    cohort: int
+    rounds: int
+    lr: "LearningRate"
+    local: "LocalUpdate"  # what a participation computes; `full_step` if a suite does not say
+    weight_decay: float = 0.0  # added to the direction after the clip: it depends on no data
+    momentum: float = 0.0  # of the server, on noisy directions
+
+    def __post_init__(self) -> None:
+        lr, gigabytes = self.lr, self.clients * CLIENT_BYTES / 1e9
+        days = self.rounds * (ROUND_SECONDS + self.cohort * CLIENT_SECONDS) / 86_400
+        keep(
+            (self.clients >= 1, f"clients: {self.clients}; allowed: 1 or more"),
+            (
+                gigabytes <= MAX_GIGABYTES,
+                f"clients: {self.clients:,} take {gigabytes:,.0f} GB for their sizes and budgets alone; "
+                f"allowed: up to {MAX_GIGABYTES:,} GB",
+            ),
+            (
+                1 <= self.cohort <= max(1, self.clients),
+                f"cohort: {self.cohort} of {self.clients} clients; allowed: 1 to {self.clients}",
+            ),
+            (self.rounds >= 1, f"rounds: {self.rounds}; allowed: 1 or more"),
+            (
+                days <= MAX_DAYS,
+                f"rounds: {self.rounds:,} of {self.cohort:,} clients each take {days:,.0f} days at the very least; "
+                f"allowed: up to {MAX_DAYS} days",
+            ),
+            (lr.initial > 0 < lr.decay, f"lr: initial {lr.initial}, decay {lr.decay}; both must be positive"),
+            (0 <= self.momentum < 1, f"momentum: {self.momentum}; allowed: 0 to below 1"),
+            (self.weight_decay >= 0, f"weight_decay: {self.weight_decay}; allowed: 0 or more"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivacySection:
+    """The budgets, the same for every algorithm of a column."""
+
+    mechanism: "Mechanism"
+    accountant: "Accountant"  # in the mapping of the mechanism; the mechanism's own if a suite does not say
+    clip: float | Mapping[str, float]  # one bound, or one a mechanism
+    epsilon: "Distribution | None" = None  # None only for an algorithm that clips without privacy
+    delta: "Distribution | None" = None
+    trust: Literal["local"] = "local"  # where noise is added: at each client
+
+    @property
+    def clip_norm(self) -> float:
+        """The clip bound under the mechanism; NaN if there is none."""
+        return self.clip.get(self.mechanism.name, math.nan) if isinstance(self.clip, Mapping) else self.clip
+
+    def __post_init__(self) -> None:
+        name, clip = self.mechanism.name, self.clip_norm
+        found = ", ".join(self.clip) if isinstance(self.clip, Mapping) else ""
+        epsilon = self.epsilon.bounds() if self.epsilon is not None else (1.0, 1.0)
+        asked = self.epsilon is not None and not self.accountant.pure
+        delta = self.delta.bounds() if asked and self.delta is not None else (0.5, 0.5)
+        keep(
+            (not math.isnan(clip), f"clip: no bound for mechanism '{name}'; found {found or 'none'}"),
+            (math.isnan(clip) or 0 < clip < math.inf, f"clip: {clip:g}; allowed: above 0 and finite"),
+            (
+                0 < epsilon[0] <= epsilon[1] < math.inf,
+                f"epsilon: ranges over {_range(epsilon)}; allowed: above 0 and finite",
+            ),
+            (not asked or self.delta is not None, f"delta: missing; accountant '{self.accountant.name}' needs one"),
+            (
+                0 < delta[0] <= delta[1] < 1,
+                f"delta: ranges over {_range(delta)}; allowed: [0, 1), and above 0 for {name} noise",
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """How often the test utility is taken; the last round always is."""
+
+    every: int = 10
+
+    def __post_init__(self) -> None:
+        keep((self.every >= 1, f"every: {self.every}; allowed: 1 or more rounds"))
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one run asks of a cluster."""
+
+    cpu: float = 1.0
+    gpu: float = 0.0
+
+    def __post_init__(self) -> None:
+        keep(*((0 <= v < math.inf, f"{k}: {v}; allowed: 0 or more") for k, v in (("cpu", self.cpu), ("gpu", self.gpu))))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the table shows."""
+
+    rows: Literal["algorithm"] = "algorithm"
+    columns: list[str] | None = None  # axis paths; all of them if not given
+    value: Literal["utility", "utility_global", "utility_personal", "utility_mean_phi"] = "utility"
+    # the first that has a value in a column
+    baseline: str | list[str] = field(default_factory=lambda: ["DPSGD", "DMLDP"])
+    paper: (
+        Literal["table1", "table2", "fig-utility", "fig-selection", "fig-privacy", "fig-data", "claims", "all"] | None
+    ) = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlgorithmEntry:
+    """One line of `algorithms`: what to use, its parameters, its label in the table."""
+
+    use: str
+    given: Mapping[str, Any]
+    label: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """A checked suite: the base configuration and what varies over it."""
+
+    name: str
+    description: str
+    base: Normalised  # task, federation, privacy
+    axes: Mapping[str, Sequence[Any]]
+    seeds: Sequence[int]
+    entries: Sequence[AlgorithmEntry]
+    evaluate: Evaluate
+    resources: Resources
+    report: Report
+    where: str  # file, for messages
+
+
+def _range(bounds: tuple[float, float]) -> str:
+    low, high = bounds
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
