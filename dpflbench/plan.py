@@ -28,9 +28,7 @@ class Run:
     config: Canonical
     plugins: Mapping[str, str]
     data_digest: str
-    assembly: Assembly | None = field(
-        default=None, compare=False, repr=False
-    )  # its parts, in the process that has them
+    assembly: Assembly | None = field(default=None, compare=False, repr=False)  # where it was planned
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What another process gets: no parts, for it has plugins of its own."""
