@@ -1,6 +1,7 @@
-"""Docs are tested: every hook, suite key and command appears in its README."""
+"""Docs are tested: every hook, suite key and command appears in its README, and files that are named are there."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,33 @@ def test_every_check_is_in_the_plugin_guide():
 def test_every_suite_in_the_folder_is_in_its_readme():
     for path in (REPO / "suites").glob("*.yaml"):
         assert f"`{path.name}`" in SUITES, path.name
+
+
+HARNESS = REPO / "dpflbench"
+MAP = (HARNESS / "README.md").read_text()
+
+
+def test_the_flow_has_at_most_ten_hops_with_one_file_each():
+    hops = re.findall(r"^\d+\. .*$", MAP, re.MULTILINE)
+    assert 5 <= len(hops) <= 10
+    for hop in hops:
+        (file,) = re.findall(r"`([^`]+\.py)`", hop)
+        assert (HARNESS / file).is_file(), file
+
+
+def test_every_file_of_the_tree_is_there_and_every_package_and_lone_module_is_in_the_tree():
+    named = set()
+    for line in MAP.split("```")[1].strip().splitlines():
+        folder, files = re.match(r"(?:(\S+/)\s+)?((?:\S+\.py\s+)+)", line).groups()
+        named |= {f"{folder or ''}{file}" for file in files.split()} | {folder}
+    missing = [name for name in named - {None} if not (HARNESS / name).exists()]
+    assert missing == []
+    packages = {f"{path.parent.relative_to(HARNESS)}/" for path in HARNESS.glob("*/**/__init__.py")} - {"tasks/data/"}
+    assert packages | {path.name for path in HARNESS.glob("[!_]*.py")} <= named
+
+
+@pytest.mark.parametrize("readme", ["dpflbench/README.md", "dpflbench/execution/README.md"])
+def test_every_file_named_in_passing_is_there(readme):
+    path = REPO / readme
+    for name in re.findall(r"`([\w./]+\.(?:py|md))`", path.read_text()):
+        assert (path.parent / name).is_file(), name

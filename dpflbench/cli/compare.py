@@ -11,7 +11,7 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.regression import Limits, baseline_of, dump_baseline, load_baseline
 from dpflbench.regression import compare as compared
 from dpflbench.regression.output import as_junit, as_markdown
-from dpflbench.results.store import Store, write_atomically
+from dpflbench.results.store import Store, write_atomically, writing
 
 
 def compare(
@@ -44,15 +44,18 @@ def compare(
     if update:
         if baseline.is_dir():
             raise DpflbenchError(f"--baseline {baseline}: a folder; --update-baseline writes a file")
-        write_atomically(baseline, dump_baseline(baseline_of(found)))
+        text = dump_baseline(baseline_of(found))
+        with writing(baseline):
+            write_atomically(baseline, text)
         typer.echo(f"Baseline: {printable(baseline)}, {baseline.stat().st_size:,} bytes")
         return
     comparison = compared(found, load_baseline(baseline), Limits(tolerance, slowdown or math.inf, not ignore_numerics))
     text = as_markdown(comparison)
-    if junit:
-        write_atomically(junit, as_junit(comparison))
+    for path, content in ((junit, as_junit(comparison)), (markdown, text)):
+        if path:
+            with writing(path):
+                write_atomically(path, content)
     if markdown:
-        write_atomically(markdown, text)
         for check in comparison.failed:
             typer.echo(printable(f"failed  {check.tier}: {check.name}: {check.message}"))
     typer.echo(

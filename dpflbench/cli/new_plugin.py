@@ -8,6 +8,7 @@ import typer
 from dpflbench.catalogue import load
 from dpflbench.cli.output import printable
 from dpflbench.errors import DpflbenchError
+from dpflbench.results.store import writing
 from dpflbench.scaffold import names_of, write_skeleton
 
 
@@ -20,7 +21,8 @@ def new_plugin(
     """Write a complete plugin distribution that passes `dpflbench check` as it is."""
     names = names_of(name)
     _free(names.plugin, names.label)
-    root, files = write_skeleton(name, out)
+    with writing(out or Path(names.distribution), "; give another folder by --out"):
+        root, files = write_skeleton(name, out)
     for file in files:
         typer.echo(printable(root / file))
     typer.echo(f'\nNext: pip install -e "{printable(root)}[dev]" && dpflbench check {names.plugin}')

@@ -13,6 +13,7 @@ from dpflbench.execution.prepare import Place, prepare
 from dpflbench.forecast import Forecast, forecast
 from dpflbench.plan import Planned, plan_suite
 from dpflbench.report.population_figure import write_population
+from dpflbench.results.store import writing
 from dpflbench.results.titles import coordinates, title
 from dpflbench.suite_schema import Suite
 
@@ -74,5 +75,7 @@ def _draw(planned: Planned, seed: int, catalogue: Catalogue, root: Path | None, 
             continue
         seen.add(key)
         world = prepare(assembly, Place(root)).world
-        for path in write_population(world.task, world.setup.epsilon, world.setup.delta, folder / f"{len(seen):02d}"):
+        with writing(folder):
+            paths = write_population(world.task, world.setup.epsilon, world.setup.delta, folder / f"{len(seen):02d}")
+        for path in paths:
             typer.echo(f"{coordinates(cell.coordinates) or 'population'}: {printable(path)}")

@@ -1,5 +1,6 @@
 """`dpflbench report`: results to tables, figures and one HTML page. Never trains."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,8 @@ import typer
 from dpflbench.cli.output import printable
 from dpflbench.report.merge import Folder, merge
 from dpflbench.report.write import FORMATS, check_formats, summary_table, write_report
-from dpflbench.results.store import Store
+from dpflbench.results.cells import Results
+from dpflbench.results.store import Store, writing
 
 Folders = Annotated[
     list[Path],
@@ -51,5 +53,11 @@ def report(
     target = out or (results[0] / "report" if len(results) == 1 else Path("report"))
     if not quiet:
         typer.echo(summary_table(merged))
-    paths = write_report(merged, target, chosen)
+    paths = write(merged, target, chosen)
     typer.echo(f"Report: {printable(paths[0] if paths else target)}")
+
+
+def write(results: Results, target: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write a report; DpflbenchError where the disk does not take it."""
+    with writing(target, "; the records are whole, `dpflbench report` makes the report anew"):
+        return write_report(results, target, formats)

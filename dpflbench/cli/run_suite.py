@@ -13,6 +13,7 @@ import typer
 
 from dpflbench.catalogue import Catalogue, load
 from dpflbench.cli.output import printable
+from dpflbench.cli.report import write
 from dpflbench.execution import executors
 from dpflbench.execution.display import display
 from dpflbench.execution.executors import Executor, devices_of, in_this_process, jobs_of
@@ -24,7 +25,7 @@ from dpflbench.execution.stopping import Stop
 from dpflbench.execution.workers import Briefing, in_workers
 from dpflbench.execution.worklist import Worklist, by_task
 from dpflbench.plan import Planned, device_of, plan_suite
-from dpflbench.report.write import summary_table, write_report
+from dpflbench.report.write import summary_table
 from dpflbench.results.store import Store
 from dpflbench.suite_schema import Suite
 
@@ -68,7 +69,7 @@ def run_suite(
         raise typer.Exit(128 + stop.signal)
     results = store.results()
     typer.echo(summary_table(results))
-    write_report(results, store.root / "report")
+    write(results, store.root / "report")
     typer.echo(f"\nReport: {printable(store.root / 'report')}")
     if any(record.status == "failed" for record in results.records.values()):
         raise typer.Exit(1)

@@ -5,11 +5,14 @@ planned.
 import multiprocessing as mp
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from multiprocessing import forkserver, resource_tracker
 from typing import Any
+
+from dpflbench.errors import DpflbenchError
 
 WORKER = "dpflbench.execution.workers"
 
@@ -29,8 +32,14 @@ def context() -> Any:
 def warm_up() -> None:
     """Let imports begin, on another core."""
     if context().get_start_method() == "forkserver":
-        with signals_held():
-            forkserver.ensure_running()
+        try:
+            with signals_held():
+                forkserver.ensure_running()
+        except OSError as e:
+            raise DpflbenchError(
+                f"--jobs: no socket for workers in {tempfile.gettempdir()} ({e}); "
+                "set TMPDIR to a short path that can be written, or run with --jobs 1"
+            ) from None
 
 
 @contextmanager

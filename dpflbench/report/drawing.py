@@ -34,7 +34,10 @@ class Drawing:
         if self._helper is not None:
             _, complaint = self._helper.communicate()
             if self._helper.returncode:
-                raise RuntimeError(f"drawing figures failed: {complaint.decode(errors='replace')}")
+                text = complaint.decode(errors="replace").strip()
+                if (last := text.rpartition("\n")[2]).startswith("OSError: "):  # the disk is full, not our bug
+                    raise OSError(last.removeprefix("OSError: "))
+                raise RuntimeError(f"drawing figures failed: {text}")
         return [figure_path(chart, out, kind) for chart in self._charts for kind in kinds]
 
 

@@ -1,5 +1,6 @@
 """Numbers for machines: long-form tables of cells, clients and rounds, as CSV and Parquet."""
 
+import io
 import math
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from dpflbench.report.table import as_csv
 from dpflbench.report.tables import gap_lines
 from dpflbench.report.view import View
 from dpflbench.results.record import Record
+from dpflbench.results.store import write_atomically
 
 SUMMARY = (
     "private",
@@ -202,6 +204,8 @@ def write_parquet(view: View, out: Path) -> list[Path]:
         ("clients", _long(view, "clients", CLIENTS)),
         ("rounds", _long(view, "rounds", ROUNDS)),
     ):
-        pq.write_table(table, out / f"{name}.parquet", compression="zstd")
+        buffer = io.BytesIO()  # pyarrow takes no path that is not UTF-8
+        pq.write_table(table, buffer, compression="zstd")
+        write_atomically(out / f"{name}.parquet", buffer.getvalue())
         paths.append(out / f"{name}.parquet")
     return paths
