@@ -21,7 +21,7 @@ from dpflbench.errors import DpflbenchError, PluginError
 from dpflbench.schema import suggest
 
 GROUP = "dpflbench"
-KINDS = ("mechanisms", "selectors", "aggregators", "transforms", "algorithms", "datasets", "models")
+KINDS = ("mechanisms", "selectors", "aggregators", "transforms", "algorithms", "datasets", "models", "sections")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +179,7 @@ METHODS = {
     "datasets": ("availability", "digest", "load"),
     "models": ("build",),
     "algorithms": (),
+    "sections": ("contents",),
 }
 
 

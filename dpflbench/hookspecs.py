@@ -1,4 +1,4 @@
-"""The seven hooks of dpflbench, nothing else.
+"""The hooks of dpflbench, nothing else.
 
 Each takes no argument and returns a mapping from name to factory, so nothing runs when a plugin is loaded. A factory's
 keyword parameters (names, types, defaults) are the configuration schema of the part: a frozen dataclass is its own
@@ -47,3 +47,8 @@ def dpflbench_datasets() -> Factories:  # type: ignore[empty-body]
 @hookspec
 def dpflbench_models() -> Factories:  # type: ignore[empty-body]
     """Return name → factory of `interfaces.Model`: an `nn.Module` for a given input shape and number of outputs."""
+
+
+@hookspec
+def dpflbench_sections() -> Factories:  # type: ignore[empty-body]
+    """Return name → factory of `report.sections.Section`: tables and charts that a report gets when a suite asks."""

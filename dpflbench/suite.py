@@ -62,12 +62,8 @@ class Report:
     rows: Literal["algorithm"] = "algorithm"
     columns: list[str] | None = None  # axis paths; all of them if not given
     value: Literal["utility", "utility_global", "utility_personal", "utility_mean_phi"] = "utility"
-    baseline: str | list[str] = field(
-        default_factory=lambda: ["DPSGD", "DMLDP"]
-    )  # the first that has a value in a column
-    paper: (
-        Literal["table1", "table2", "fig-utility", "fig-selection", "fig-privacy", "fig-data", "claims", "all"] | None
-    ) = None
+    baseline: str | list[str] | None = None  # of a list, the first that has a value in a column
+    sections: list[str | dict[str, Any]] = field(default_factory=list)  # parts that plugins add, as {name, parameters}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +217,7 @@ def check(raw: Mapping[str, Any], where: str, folder: Path, problems: list[str])
         if not isinstance(base[key], Mapping):
             problems.append(f"{key}: expected a mapping, found {base[key]!r}")
     axes = _axes(raw.get("axes") or {}, problems)
-    report = build(Report, raw.get("report") or {}, "report", problems)
+    report = report_section(raw.get("report") or {}, problems)
     if report is not INVALID and report.columns is not None:
         problems += [
             f"report.columns: '{c}' is not an axis; {suggest(c, axes)}" for c in report.columns if c not in axes
@@ -239,6 +235,18 @@ def check(raw: Mapping[str, Any], where: str, folder: Path, problems: list[str])
     if problems:
         return None
     return Suite(name, description, base, axes, seeds, entries, report, evaluate, resources, where, folder)
+
+
+def report_section(raw: Any, problems: list[str]) -> Any:
+    """The `report` section of a suite or of a results folder; INVALID if there are problems.
+
+    Version 0.1 had a key `paper` for the one section there was.
+    """
+    if isinstance(raw, Mapping) and "paper" in raw:
+        rest = {k: v for k, v in raw.items() if k != "paper"}
+        asked = [] if raw["paper"] is None else [{"name": "ma2024", "show": raw["paper"]}]
+        raw = {**rest, "sections": [*(rest.get("sections") or []), *asked]}
+    return build(Report, raw, "report", problems)
 
 
 def _axes(raw: Any, problems: list[str]) -> dict[str, list[Any]]:

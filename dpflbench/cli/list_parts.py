@@ -12,7 +12,7 @@ def list_parts(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="mechanisms, selectors, aggregators, transforms, algorithms, datasets or models; all if not given.",
+            help="mechanisms, selectors, aggregators, transforms, algorithms, datasets, models, sections; else all.",
             show_default=False,
         ),
     ] = None,

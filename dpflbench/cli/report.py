@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from dpflbench.cli.options import Without
+
 Folders = Annotated[
     list[Path],
     typer.Argument(
@@ -28,7 +30,7 @@ Formats = Annotated[
         "--format",
         "-f",
         metavar="FORMAT",
-        help="markdown, csv, latex, parquet, png, pdf or html; may be repeated.  [default: all]",
+        help="html, markdown, csv, latex, parquet, svg, png or pdf; may be repeated.  [default: all]",
     ),
 ]
 
@@ -37,9 +39,11 @@ def report(
     results: Folders,
     out: Out = None,
     formats: Formats = None,
+    without: Without = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the table.")] = False,
 ) -> None:
     """Turn records into tables, figures and one HTML page."""
+    from dpflbench.catalogue import load
     from dpflbench.cli.output import printable
     from dpflbench.report.merge import Folder, merge
     from dpflbench.report.write import FORMATS, check_formats, summary_table, write_report
@@ -51,5 +55,5 @@ def report(
     target = out or (results[0] / "report" if len(results) == 1 else Path("report"))
     if not quiet:
         typer.echo(summary_table(merged))
-    paths = write_report(merged, target, chosen)
+    paths = write_report(merged, target, chosen, load(without) if without else None)
     typer.echo(f"Report: {printable(paths[0] if paths else target)}")

@@ -97,7 +97,7 @@ def run(
             f"Stopped; what is done is kept. Go on with:\n  {shlex.join(['dpflbench', *sys.argv[1:]])}", err=True
         )
         raise typer.Exit(128 + stop.signal)
-    _report(store)
+    _report(store, catalogue)
 
 
 def _local(
@@ -166,14 +166,14 @@ def _explain(planned: "Planned", store: "Store") -> None:
     typer.echo(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
 
 
-def _report(store: "Store") -> None:
+def _report(store: "Store", catalogue: "Catalogue") -> None:
     """The table here, the report on disk; exit 1 if a run of it failed."""
     from dpflbench.cli.output import printable
     from dpflbench.report.write import summary_table, write_report
 
     results = store.results()
     typer.echo(summary_table(results))
-    write_report(results, store.root / "report")
+    write_report(results, store.root / "report", catalogue=catalogue)
     typer.echo(f"\nReport: {printable(store.root / 'report')}")
     if any(record.status == "failed" for record in results.records.values()):
         raise typer.Exit(1)

@@ -16,6 +16,7 @@ from dpflbench.testing.factories import check_factory
 from dpflbench.testing.kit import Outcome, check_part, check_plugin, examine
 from dpflbench.testing.mechanisms import check_mechanism
 from dpflbench.testing.rules import ConformanceError
+from dpflbench.testing.sections import check_section
 from dpflbench.testing.selectors import check_selector
 from dpflbench.testing.sources import check_dataset, check_model
 from dpflbench.testing.transforms import check_transform
@@ -31,6 +32,7 @@ __all__ = [
     "check_model",
     "check_part",
     "check_plugin",
+    "check_section",
     "check_selector",
     "check_transform",
     "examine",

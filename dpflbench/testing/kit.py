@@ -14,6 +14,7 @@ from dpflbench.testing.algorithms import check_algorithm
 from dpflbench.testing.factories import check_factory, required
 from dpflbench.testing.mechanisms import check_mechanism
 from dpflbench.testing.rules import ConformanceError, refuse
+from dpflbench.testing.sections import check_section
 from dpflbench.testing.selectors import check_selector
 from dpflbench.testing.sources import check_dataset, check_model
 from dpflbench.testing.transforms import check_transform
@@ -26,6 +27,7 @@ CHECKS: dict[str, Callable[..., Any]] = {
     "algorithms": check_algorithm,
     "datasets": check_dataset,
     "models": check_model,
+    "sections": check_section,
 }
 
 
