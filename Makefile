@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-ray bench clean help
+.PHONY: demo test test-ray browser bench clean help
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/'
 
@@ -35,6 +35,9 @@ test: .venv/.dev      ## ruff, mypy --strict, pytest
 
 test-ray: .venv/.ray  ## a suite on a real two-node Ray cluster on this machine, one node lost in the middle
 	DPFLBENCH_TEST_RAY=1 RAY_USAGE_STATS_ENABLED=0 $(BIN)/python -m pytest tests/test_ray.py
+
+browser:         ## chromium and its driver for the tests of the HTML page, on Debian and as root; without them those are skipped
+	apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium chromium-driver
 
 bench: .venv/.bench   ## half an hour: speed against Opacus and plain torch, two workers against one, as ratios
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --benchmark-enable -s

@@ -60,6 +60,7 @@ KINDS: Mapping[str, Kind] = {
     "partitions": Kind(i.Partition, "who owns which example", "kind"),
     "budgets": Kind(i.Distribution, "the distribution epsilons or deltas are drawn from", "kind"),
     "models": Kind(i.Model, "an `nn.Module` for a given input shape and number of outputs"),
+    "sections": Kind(i.Section, "tables and charts that a report gets where a suite asks for them"),
 }
 
 

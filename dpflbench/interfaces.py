@@ -7,7 +7,7 @@ and noisy losses.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -503,4 +503,16 @@ class Distribution(Protocol):
 
     def bounds(self) -> tuple[float, float]:
         """The smallest and the largest value a draw can have: what a suite is checked against."""
+        ...
+
+
+# ---------------------------------------------------------------- reports
+
+
+@runtime_checkable
+class Section(Protocol):
+    """A part of a report that a suite asks for."""
+
+    def contents(self, view: Any) -> Sequence[Any]:
+        """Tables and charts of `dpflbench.report` from a `report.view.View`; none where there is nothing to say."""
         ...

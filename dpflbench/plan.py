@@ -14,6 +14,7 @@ from dpflbench.assembly import Assembly, assemble
 from dpflbench.canonical import content_digest
 from dpflbench.catalogue import Catalogue, harness_digest, source_digest
 from dpflbench.errors import SuiteError
+from dpflbench.report.sections import build_section
 from dpflbench.results.cells import Cell, Manifest
 from dpflbench.schema import plain
 from dpflbench.suite import at
@@ -48,6 +49,8 @@ def plan_suite(suite: Suite, catalogue: Catalogue, root: Path | None) -> Planned
     is missing.
     """
     problems: list[str] = []
+    for i, asked in enumerate(suite.report.sections):
+        build_section(asked, catalogue, f"report.sections[{i}]", problems)
     columns: list[tuple[dict[str, Any], AlgorithmEntry, Assembly | None, str]] = []
     for values in itertools.product(*suite.axes.values()):
         coordinates = dict(zip(suite.axes, values, strict=True))

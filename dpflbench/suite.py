@@ -145,9 +145,10 @@ def check(raw: Normalised, where: str, problems: list[str]) -> Suite | None:
     base = {key: raw.get(key) or {} for key in VARIED}
     problems += [f"{k}: expected a mapping, found {v!r}" for k, v in base.items() if not isinstance(v, Mapping)]
     axes = _axes(raw.get("axes") or {}, problems)
-    report, evaluate, resources = (
+    report = report_section(raw.get("report") or {}, problems)
+    evaluate, resources = (
         build(section, raw.get(key) or {}, key, problems)
-        for key, section in (("report", Report), ("evaluate", Evaluate), ("resources", Resources))
+        for key, section in (("evaluate", Evaluate), ("resources", Resources))
     )
     columns = report.columns or () if report is not INVALID else ()
     problems += [f"report.columns: '{c}' is not an axis; {suggest(c, axes)}" for c in columns if c not in axes]
@@ -170,6 +171,18 @@ def check(raw: Normalised, where: str, problems: list[str]) -> Suite | None:
         report=report,
         where=where,
     )
+
+
+def report_section(raw: Any, problems: list[str]) -> Any:
+    """The `report` section of a suite or of a results folder; INVALID if there are problems.
+
+    Version 0.1 had a key `paper` for the one section there was.
+    """
+    if isinstance(raw, Mapping) and "paper" in raw:
+        rest = {k: v for k, v in raw.items() if k != "paper"}
+        asked = [] if raw["paper"] is None else [{"name": "ma2024", "show": raw["paper"]}]
+        raw = {**rest, "sections": [*(rest.get("sections") or []), *asked]}
+    return build(Report, raw, "report", problems)
 
 
 def _axes(raw: Any, problems: list[str]) -> dict[str, list[Any]]:

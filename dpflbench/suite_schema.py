@@ -176,11 +176,8 @@ class Report:
     rows: Literal["algorithm"] = "algorithm"
     columns: list[str] | None = None  # axis paths; all of them if not given
     value: Literal["utility", "utility_global", "utility_personal", "utility_mean_phi"] = "utility"
-    # the first that has a value in a column
-    baseline: str | list[str] = field(default_factory=lambda: ["DPSGD", "DMLDP"])
-    paper: (
-        Literal["table1", "table2", "fig-utility", "fig-selection", "fig-privacy", "fig-data", "claims", "all"] | None
-    ) = None
+    baseline: str | list[str] | None = None  # of a list, the first that has a value in a column
+    sections: list[str | dict[str, Any]] = field(default_factory=list)  # parts that plugins add, as {name, parameters}
 
 
 @dataclass(frozen=True, slots=True)

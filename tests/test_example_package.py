@@ -109,11 +109,16 @@ def test_the_wheel_of_dpflbench_is_complete_and_holds_no_tests(environment):
     for file in (
         "dpflbench/py.typed",
         "dpflbench_algorithms/py.typed",
+        "dpflbench_ma2024/printed.json",
         "dpflbench/tasks/data/mnist.idx.xz",
         "dpflbench/testing/kit.py",
     ):
         assert file in names
-    assert {name.split("/")[0].split("-")[0] for name in names} == {"dpflbench", "dpflbench_algorithms"}
+    assert {name.split("/")[0].split("-")[0] for name in names} == {
+        "dpflbench",
+        "dpflbench_algorithms",
+        "dpflbench_ma2024",
+    }
     assert wheel.stat().st_size < 13_000_000
 
 

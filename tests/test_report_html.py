@@ -12,9 +12,9 @@ import pytest
 from record_factory import make_record, make_results
 from webdriver import Browser, find_browser
 
-from dpflbench.report.html import html_report
+from dpflbench.report.page import html_report
 from dpflbench.report.view import view
-from dpflbench.report.write import Report, write_report
+from dpflbench.report.write import Contents, write_report
 from dpflbench.results.cells import Cell, Manifest, Problem, Results
 
 HOSTILE = (
@@ -32,7 +32,9 @@ ALGORITHMS = ("FedSGD", "DPSGD", "DMLDP", "WeiAvg", "DPFL-BCS")
 
 def whole_results() -> Results:
     notes = [{"stage": 2, "heterogeneity": np.linspace(0, 1, 12), "gamma": 200.0}]
-    return make_results(ALGORITHMS, seeds=3, axes=AXES, notes=notes, report={"paper": "all"})
+    return make_results(
+        ALGORITHMS, seeds=3, axes=AXES, notes=notes, report={"sections": ["ma2024"], "baseline": ["DPSGD", "DMLDP"]}
+    )
 
 
 def hostile_results() -> Results:
@@ -53,8 +55,8 @@ def hostile_results() -> Results:
 
 
 def page_of(results: Results) -> str:
-    report = Report(view(results))
-    return html_report(report.view, report.tables, report.charts)
+    contents = Contents(view(results))
+    return html_report(contents.view, contents.tables, contents.charts, contents.looks)
 
 
 class Tags(HTMLParser):
@@ -112,12 +114,11 @@ def test_the_winner_sentence_and_its_footing_stand_at_the_top():
 
 
 def test_every_chart_of_the_page_has_values_to_hover():
-    report = Report(view(whole_results()))
-    page = html_report(report.view, report.tables, report.charts)
-    for chart in report.charts:
+    contents, page = Contents(view(whole_results())), page_of(whole_results())
+    for chart in contents.charts:
         figure = page.split(f'<figure id="fig-{chart.key}">')[1].split("</figure>")[0]
         assert figure.count("<title>") > 0, chart.key
-    assert len(report.charts) == 10
+    assert len(contents.charts) == 10
 
 
 # ---------------------------------------------------------------- in a real browser
@@ -191,10 +192,52 @@ def test_hovering_a_figure_shows_the_values_under_it(browser, page):
         "return document.getElementById('tip').hidden ? '' : document.getElementById('tip').textContent"
     )
     assert shown.startswith("round 20\nFedSGD: 92.10\nDPSGD: 74.10")
+    # the scroll that brought the figure into sight may be reported after the pointer has come to rest
+    browser.run("document.dispatchEvent(new Event('scroll'))")
+    assert browser.run("return document.getElementById('tip').hidden") is False
     browser.hover("#fig-who-pays .m")
     assert "third" in browser.run("return document.getElementById('tip').textContent")
     browser.hover("h1")
     assert browser.run("return document.getElementById('tip').hidden") is True
+
+
+def press(browser: Browser, *keys: str) -> None:
+    steps = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+    browser.call("/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": steps}]})
+
+
+def test_the_keyboard_reaches_the_values_too(browser, page):
+    left, right, escape = "\ue012", "\ue014", "\ue00c"
+    shown = "const tip = document.getElementById('tip'); return tip.hidden ? '' : tip.textContent"
+    browser.open(page)
+    browser.run("document.querySelector('#fig-rounds .panels svg').focus()")
+    press(browser, right, right)
+    assert browser.run(shown).startswith("round 2\nFedSGD")
+    press(browser, left, left)
+    assert browser.run(shown).startswith("round 20\nFedSGD: 92.10")
+    press(browser, escape)
+    assert browser.run(shown) == ""
+
+
+def test_a_name_in_a_legend_takes_its_algorithm_out_of_the_figure_and_back(browser, page):
+    drawn = (
+        "return [...document.querySelectorAll('#fig-rounds .panels .s')]"
+        ".filter(g => g.dataset.name === 'WeiAvg' && getComputedStyle(g).display !== 'none').length"
+    )
+    browser.open(page)
+    assert browser.run(drawn) == 8
+    browser.click("#fig-rounds [data-toggle='WeiAvg']")
+    assert browser.run(drawn) == 0
+    browser.click("#fig-rounds [data-toggle='WeiAvg']")
+    assert browser.run(drawn) == 8
+
+
+def test_every_filter_finds_something_by_its_own_example(browser, page):
+    browser.open(page)
+    for key in browser.run("return [...document.querySelectorAll('input[data-for]')].map(i => i.dataset.for)"):
+        words = browser.run(f"return document.querySelector(\"input[data-for='{key}']\").placeholder")
+        browser.type(f"input[data-for='{key}']", words.removeprefix("words, e.g. "))
+        assert column(browser, key, 0), (key, words)
 
 
 def test_light_and_dark_can_be_chosen(browser, page):
@@ -219,9 +262,13 @@ def test_on_a_phone_nothing_sticks_out_sideways(browser, page):
     browser.open(page)
     wide, shown = browser.run("return [document.scrollingElement.scrollWidth, innerWidth]")
     small = browser.run("return parseFloat(getComputedStyle(document.querySelector('#utility td')).fontSize)")
+    firsts = browser.run(
+        "return [...document.querySelectorAll('td:first-child')].map(cell => cell.getBoundingClientRect().width)"
+    )
     _keep(browser, "phone")
     browser.devtools("Emulation.clearDeviceMetricsOverride")
     assert wide <= shown == 390
+    assert min(firsts) >= 60
     assert small >= 12
 
 

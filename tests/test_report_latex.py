@@ -8,10 +8,10 @@ from record_factory import make_results
 
 from dpflbench.report.labels import latex
 from dpflbench.report.latex import as_latex, latex_report
-from dpflbench.report.table import Entry, Table
-from dpflbench.report.tables import utility_tables
+from dpflbench.report.tables.table import Item, Table
+from dpflbench.report.tables.utility import utility_tables
 from dpflbench.report.view import view
-from dpflbench.report.write import Report, write_report
+from dpflbench.report.write import Contents, write_report
 
 AXES = {"privacy.mechanism": ["gaussian", "laplace"], "privacy.epsilon.high": [1, 6]}
 HOSTILE = "\\input{/etc/passwd}\\write18{rm -rf /}%$&#_{}~^\n\\end{tabular}"
@@ -36,9 +36,8 @@ def test_levels_that_repeat_are_set_once():
 
 
 def test_hostile_text_is_no_command():
-    table = Table(
-        "k", HOSTILE, (HOSTILE, "b"), ((Entry(HOSTILE), Entry("1", mark=HOSTILE)),), caption=HOSTILE, notes=(HOSTILE,)
-    )
+    rows = ((Item(HOSTILE), Item("1", mark=HOSTILE)),)
+    table = Table(key="k", title=HOSTILE, header=(HOSTILE, "b"), rows=rows, caption=HOSTILE, notes=(HOSTILE,))
     commands = set(re.findall(r"\\[a-zA-Z]+", as_latex(table)))
     assert commands <= {
         r"\begin",
@@ -61,7 +60,7 @@ def test_hostile_text_is_no_command():
 
 
 def test_braces_are_balanced_whatever_the_names():
-    text = latex_report(Report(view(make_results(("DPSGD", HOSTILE, "[a]*", "x--y"), seeds=1))).tables)
+    text = latex_report(Contents(view(make_results(("DPSGD", HOSTILE, "[a]*", "x--y"), seeds=1))).tables)
     plain = text.replace(r"\{", "").replace(r"\}", "")
     assert plain.count("{") == plain.count("}")
     assert "{[}a{]}{*}" in text  # after a line end LaTeX would take a bare one for its own
@@ -73,8 +72,8 @@ def test_letters_no_font_has_are_named():
 
 
 def test_long_tables_may_break_over_pages():
-    rows = tuple((Entry(str(i)), Entry("1")) for i in range(30))
-    assert r"\begin{longtable}{lr}" in as_latex(Table("k", "T", ("a", "b"), rows))
+    rows = tuple((Item(str(i)), Item("1")) for i in range(30))
+    assert r"\begin{longtable}{lr}" in as_latex(Table(key="k", title="T", header=("a", "b"), rows=rows))
 
 
 def test_parquet_gives_back_what_the_records_hold(tmp_path):

@@ -1,7 +1,6 @@
 """Merging: folders become one table where only declared axes differ, and are refused with what differs elsewhere."""
 
 import dataclasses
-import resource
 import time
 
 import numpy as np
@@ -12,7 +11,7 @@ from typer.testing import CliRunner
 from dpflbench.cli import app
 from dpflbench.errors import DpflbenchError
 from dpflbench.report.merge import Folder, merge
-from dpflbench.report.tables import utility_tables
+from dpflbench.report.tables.utility import utility_tables
 from dpflbench.report.view import view
 from dpflbench.results.cells import Results
 from dpflbench.results.record import dumps
@@ -50,20 +49,20 @@ def test_seeds_of_two_machines_become_one_table():
 def test_values_of_a_declared_axis_come_together():
     one, two = (make_results(seeds=2, axes={"privacy.epsilon.high": [v]}) for v in (1, 6))
     v = view(merge(folders(one, two)))
-    assert [s.coordinates for s in v.settings] == [{"privacy.epsilon.high": 1}, {"privacy.epsilon.high": 6}]
+    assert [s.coordinates for s in v.columns] == [{"privacy.epsilon.high": 1}, {"privacy.epsilon.high": 6}]
 
 
 def test_an_axis_of_one_folder_is_a_fixed_value_of_the_other():
     fixed = make_results(seeds=1, suite=put(SUITE, "privacy.epsilon.high", 2.0))
     v = view(merge(folders(make_results(seeds=1, axes={"privacy.epsilon.high": [1, 6]}), fixed)))
-    assert [s.coordinates["privacy.epsilon.high"] for s in v.settings] == [1, 6, 2.0]
+    assert [s.coordinates["privacy.epsilon.high"] for s in v.columns] == [1, 6, 2.0]
     assert len(v.groups) == 12
 
 
 def test_a_name_and_its_mapping_are_one_coordinate():
     fixed = make_results(seeds=1, suite=put(SUITE, "privacy.mechanism", {"name": "gaussian"}), algorithms=("WeiAvg",))
     other = make_results(seeds=1, axes={"privacy.mechanism": ["gaussian", "laplace"]}, algorithms=("DPFL-BCS",))
-    assert len(view(merge(folders(other, fixed))).settings) == 2
+    assert len(view(merge(folders(other, fixed))).columns) == 2
 
 
 def test_what_differs_without_being_an_axis_is_named_with_both_values():
@@ -97,7 +96,7 @@ def test_what_follows_from_an_axis_is_no_difference():
             }
         return results
 
-    assert len(view(merge(folders(half("gaussian"), half("laplace")))).settings) == 2
+    assert len(view(merge(folders(half("gaussian"), half("laplace")))).columns) == 2
 
 
 def test_one_label_for_two_parameter_sets_is_refused():
@@ -189,12 +188,9 @@ def test_a_thousand_records_take_under_ten_seconds(tmp_path):
     for record in results.records.values():
         record.events.update(events if record.private else {})
         store.path(record.id).write_text(dumps(record))  # without waiting for the disk a thousand times
-    begun, own, theirs = time.perf_counter(), time.process_time(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    begun, own = time.perf_counter(), time.process_time()
     answer = CliRunner().invoke(app, ["report", str(tmp_path), "-q"])
-    own, after = time.process_time() - own, resource.getrusage(resource.RUSAGE_CHILDREN)
-    helper = after.ru_utime + after.ru_stime - theirs.ru_utime - theirs.ru_stime
+    own = time.process_time() - own
     assert answer.exit_code == 0, answer.output
-    # processor time, so that a busy machine does not fail the test; the two processes work side by side
-    assert max(own, helper) < 10, (
-        f"{own:.1f} s here and {helper:.1f} s beside it, {time.perf_counter() - begun:.1f} s on the clock"
-    )
+    # processor time, so that a busy machine does not fail the test
+    assert own < 10, f"{own:.1f} s of the processor, {time.perf_counter() - begun:.1f} s on the clock"

@@ -1,13 +1,19 @@
-"""Paper mode: printed figures are the paper's, claims fall when the results say so."""
+"""The paper's section: printed figures are the paper's, claims fall when the results say so."""
 
 import pytest
+import yaml
 from record_factory import SUITE, make_results, put
 
-from dpflbench.errors import DpflbenchError
-from dpflbench.report.claims import claims
-from dpflbench.report.paper import claim_table, deviations, paper_tables, printed, table_1, table_2
+from dpflbench import suite as suites
+from dpflbench.errors import SuiteError
+from dpflbench.plan import plan_suite
+from dpflbench.report.sections import section_contents
 from dpflbench.report.view import view
+from dpflbench.report.write import Contents
 from dpflbench.results.record import MSE
+from dpflbench_ma2024.claims import claim_table
+from dpflbench_ma2024.claims import verdicts as verdicts_of
+from dpflbench_ma2024.printed import deviations, printed, table_1, table_2
 
 ALGORITHMS = ("FedSGD", "DPSGD", "DMLDP", "WeiAvg", "PFA", "PRIVATEFL", "DPFL-BCS", "PRIVATEFL-BCS")
 MECHANISMS = {"privacy.mechanism": ["gaussian", "laplace"]}
@@ -38,7 +44,7 @@ def as_claimed(algorithm, seed, where):
 
 
 def verdicts(**options):
-    return [c.verdict for c in claims(view(make_results(**options)))]
+    return [v.word for v in verdicts_of(view(make_results(**options)))]
 
 
 def test_the_printed_tables_are_complete_and_spot_checks_agree():
@@ -59,13 +65,14 @@ def test_the_printed_tables_are_complete_and_spot_checks_agree():
 
 
 def test_nothing_of_the_paper_is_shown_unless_asked_for():
-    assert paper_tables(view(make_results())) == []
+    assert section_contents(view(make_results())) == []
+    assert not any("paper" in t.title for t in Contents(view(make_results())).tables)
 
 
 def test_table_1_stands_beside_ours():
-    results = make_results(("PRIVATEFL", "PRIVATEFL-BCS"), seeds=2, report={"paper": "table1"})
-    tables = paper_tables(view(results))
-    assert [t.key for t in tables] == ["paper-table1", "claims"]
+    asked = {"sections": [{"name": "ma2024", "show": "table1"}]}
+    tables = section_contents(view(make_results(("PRIVATEFL", "PRIVATEFL-BCS"), seeds=2, report=asked)))
+    assert [t.key for t in tables] == ["ma2024-table1", "ma2024-claims"]
     assert [[e.text for e in row[1:]] for row in tables[0].rows] == [
         ["PRIVATEFL", "accuracy (%) ↑", "22.95 ± 0.77", "78.05 ± 0.07", "+55.10"],
         ["PRIVATEFL-BCS", "accuracy (%) ↑", "91.84 ± 0.53", "85.05 ± 0.07", "−6.79"],
@@ -74,15 +81,13 @@ def test_table_1_stands_beside_ours():
 
 
 def test_printed_values_stand_only_beside_the_heterogeneity_they_are_for():
-    results = make_results(
-        ("PRIVATEFL",), seeds=1, axes={"task.partition.alpha": [0.5, 3.0]}, report={"paper": "table1"}
-    )
+    results = make_results(("PRIVATEFL",), seeds=1, axes={"task.partition.alpha": [0.5, 3.0]})
     assert [row[0].text for row in table_1(view(results)).rows] == ["alpha 3"]
 
 
 def test_table_2_takes_the_constants_from_the_notes():
     notes = [{"stage": 1}, {"stage": 2, "rho_min": 1.0, "gamma": 200.0, "smoothness": 5.0, "strong_convexity": 0.2}]
-    table = table_2(view(make_results(("DPFL-BCS",), seeds=2, notes=notes, report={"paper": "table2"})))
+    table = table_2(view(make_results(("DPFL-BCS",), seeds=2, notes=notes)))
     (row,) = table.rows
     assert [e.text for e in row[2:]] == ["1.063", "1.000", "1.960", "200.000", "5.514", "5.000", "4.986", "0.200"]
 
@@ -92,18 +97,37 @@ def test_a_setting_as_printed_has_no_deviation():
     for path, value in {**printed()["settings"]["common"], **printed()["settings"]["mnist"]}.items():
         suite = put(suite, path, value)
     v = view(make_results(suite=put(suite, "privacy.clip", {"gaussian": 20, "laplace": 20.0})))
-    assert deviations(v, v.settings[0]) == {}
+    assert deviations(v, v.columns[0]) == {}
     assert any("as printed" in note for note in claim_table(v).notes)
 
 
-def test_an_unknown_table_is_one_clear_line():
-    with pytest.raises(DpflbenchError, match=r"report.paper: 'table9'; allowed: table1, table2"):
-        paper_tables(view(make_results(report={"paper": "table9"})))
+def test_a_report_of_version_0_1_still_gets_its_paper():
+    (table,) = section_contents(view(make_results(report={"paper": "claims"})))
+    assert (table.key, len(table.rows)) == ("ma2024-claims", 8)
+    assert view(make_results(report={"paper": None})).report.sections == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"name": "ma2024", "show": "claim"}, "show: found 'claim'; did you mean 'claims'?"),
+        ("ma2042", "unknown section 'ma2042'; did you mean 'ma2024'?"),
+    ],
+)
+def test_a_section_that_cannot_be_made_stops_a_plan_and_is_a_note_in_a_report(asked, why, tmp_path, tiny, catalogue):
+    (note,) = section_contents(view(make_results(report={"sections": [asked]})), catalogue)
+    assert note.rows == ()
+    assert note.notes[0].startswith("not shown: report.sections[0]")
+    assert note.notes[0].endswith(why)
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump({**tiny, "report": {"sections": [asked]}}))
+    with pytest.raises(SuiteError) as caught:
+        plan_suite(suites.load(tmp_path / "s.yaml"), catalogue, None)
+    assert why in str(caught.value)
 
 
 def test_in_a_world_as_claimed_every_testable_claim_is_held():
-    found = claims(view(make_results(ALGORITHMS, seeds=3, axes=BOTH, utility=as_claimed)))
-    assert [c.verdict for c in found] == ["held"] * 7 + ["not testable"], [c.evidence for c in found]
+    found = verdicts_of(view(make_results(ALGORITHMS, seeds=3, axes=BOTH, utility=as_claimed)))
+    assert [v.word for v in found] == ["held"] * 7 + ["not testable"], [v.evidence for v in found]
 
 
 def test_each_claim_falls_when_its_own_results_turn_round():
@@ -149,10 +173,12 @@ def test_claims_about_errors_go_the_other_way():
 
 def test_the_evidence_says_what_broke_a_claim_and_how_surely():
     def utility(algorithm, seed, where):
-        return {"DPSGD": 70.0, "WeiAvg": 80.0, "DPFL-BCS": 79.0}[algorithm] + seed / 10
+        ours = 0.02 * (seed - 1)  # differences of −1.02, −1.00 and −0.98: Student's half width is 4.303 * 0.02 / √3
+        return {"DPSGD": 70.0, "WeiAvg": 80.0, "DPFL-BCS": 79.0 + ours}[algorithm] + seed / 10
 
-    claim = claims(view(make_results(("DPSGD", "WeiAvg", "DPFL-BCS"), seeds=3, utility=utility)))[0]
+    claim = verdicts_of(view(make_results(("DPSGD", "WeiAvg", "DPFL-BCS"), seeds=3, utility=utility)))[0]
     assert claim.evidence.startswith(
-        "1 of 2 comparisons go the claimed way (2 with an interval off zero): DPFL-BCS against WeiAvg, all: −1.00"
+        "1 of 2 comparisons go the claimed way (2 with an interval off zero): DPFL-BCS against WeiAvg, all: −1.00 "
+        "(−1.05 to −0.95)"
     )
     assert "9 of the ten panels" in claim.evidence

@@ -10,14 +10,15 @@ from record_factory import make_record, make_results
 
 from dpflbench.errors import DpflbenchError
 from dpflbench.report import labels
-from dpflbench.report.accounts import cost_table, epsilon_table
 from dpflbench.report.comparison import across, best, indistinguishable, ranked, role, seed_warnings, winner_sentence
-from dpflbench.report.evidence import best_round_table, difference_table, gap_table
-from dpflbench.report.table import Entry, Table, as_markdown, as_text
-from dpflbench.report.tables import utility_tables
+from dpflbench.report.tables.costs import cost_table, epsilon_table
+from dpflbench.report.tables.differences import best_round_table, difference_table
+from dpflbench.report.tables.gaps import gap_table
+from dpflbench.report.tables.table import Item, Table, as_markdown, as_text
+from dpflbench.report.tables.utility import utility_tables
+from dpflbench.report.tables.who_pays import payments, tiers, who_pays_table, worst_decile
 from dpflbench.report.view import view
-from dpflbench.report.whopays import payments, tiers, who_pays_table, worst_decile
-from dpflbench.report.write import FORMATS, Report, markdown_report, summary_table, write_report
+from dpflbench.report.write import FORMATS, Contents, markdown_report, summary_table, write_report
 from dpflbench.results.cells import Cell, Manifest, Problem, Results
 from dpflbench.results.record import MSE
 
@@ -74,14 +75,14 @@ def test_algorithms_not_told_apart_from_the_best_are_marked_once_the_seeds_allow
         return {"DPSGD": 70.0, "WeiAvg": 84.0 + wobble, "DPFL-BCS": 84.1 - wobble}.get(algorithm, 92.0) + seed / 10
 
     v = view(make_results(seeds=8, utility=utility))
-    assert indistinguishable(v, v.settings[0]) == {"WeiAvg"}
+    assert indistinguishable(v, v.columns[0]) == {"WeiAvg"}
     marks = {row[0].text: row[1].mark for row in utility_tables(v)[0].rows}
     assert marks == {"FedSGD": "", "DPSGD": "", "WeiAvg": "≈", "DPFL-BCS": ""}
 
 
 def test_too_few_seeds_mark_nothing_and_say_how_many_are_needed():
     v = view(make_results(seeds=5))
-    assert indistinguishable(v, v.settings[0]) == set()
+    assert indistinguishable(v, v.columns[0]) == set()
     (line,) = seed_warnings(v)
     assert "5 seeds" in line
     assert "p = 0.062" in line
@@ -124,17 +125,8 @@ def test_levels_of_the_header_stand_in_the_order_the_suite_names_them():
     assert utility_tables(view(other))[0].header == heads
 
 
-def test_rows_can_be_an_axis():
-    report = {"rows": "privacy.epsilon.high", "columns": ["algorithm"]}
-    table = utility_tables(view(make_results(axes={"privacy.epsilon.high": [1, 6]}, report=report)))[0]
-    assert table.header == ("ε max", "FedSGD", "DPSGD", "WeiAvg", "DPFL-BCS")
-    assert [row[0].text for row in table.rows] == ["1", "6"]
-
-
-def test_an_unknown_column_or_value_is_one_clear_line():
-    with pytest.raises(DpflbenchError, match=r"report.columns: 'privacy.clip' is no axis"):
-        view(make_results(report={"columns": ["privacy.clip"]}))
-    with pytest.raises(DpflbenchError, match=r"report.value: 'f1'; allowed: utility"):
+def test_a_report_section_that_is_none_is_one_clear_line():
+    with pytest.raises(DpflbenchError, match=r"recorded with the results: report.value: found 'f1'; allowed: utility"):
         view(make_results(report={"value": "f1"}))
 
 
@@ -173,7 +165,7 @@ def test_an_impossible_cell_says_why():
 def test_a_diverged_seed_is_shown_counted_and_keeps_its_algorithm_out_of_the_ranking():
     results = replace_record(make_results(seeds=3), "DPFL-BCS", 1, status="diverged", reason="loss is inf in round 7")
     v = view(results)
-    assert best(v, v.settings[0]).algorithm == "WeiAvg"
+    assert best(v, v.columns[0]).algorithm == "WeiAvg"
     table = utility_tables(v)[0]
     row = next(r for r in table.rows if r[0].text == "DPFL-BCS")
     assert row[1].text == "86.10 ± 0.14 (2/3)"
@@ -219,7 +211,7 @@ def test_nothing_has_run_yet_is_a_report_too():
     results = make_results(seeds=2)
     v = view(Results(results.manifest, {}))
     assert winner_sentence(v).startswith("No private algorithm has a result yet")
-    assert "not run" in markdown_report(Report(v))
+    assert "not run" in markdown_report(Contents(v))
 
 
 def test_no_cells_at_all_is_a_report_too(tmp_path):
@@ -249,8 +241,15 @@ def test_the_paired_difference_to_the_baseline_by_hand():
 
 def test_the_baseline_is_the_first_that_has_a_value_in_the_column():
     v = view(make_results(("DPSGD", "DMLDP", "WeiAvg"), axes=MECHANISMS, report={"baseline": ["DPSGD", "DMLDP"]}))
-    assert [v.baseline(s) for s in v.settings] == ["DPSGD", "DMLDP"]
+    assert [v.baseline(s) for s in v.columns] == ["DPSGD", "DMLDP"]
     assert {row[2].text for row in difference_table(v).rows} == {"DPSGD", "DMLDP"}
+
+
+def test_the_first_private_algorithm_is_the_baseline_unless_the_suite_names_one():
+    v = view(make_results(("FedSGD", "WeiAvg", "DPSGD"), seeds=1))
+    assert v.baselines == ("WeiAvg",)
+    assert {row[2].text for row in difference_table(v).rows} == {"WeiAvg"}
+    assert view(make_results(report={"baseline": "DPFL-BCS"})).baselines == ("DPFL-BCS",)
 
 
 def test_without_a_baseline_there_is_no_difference_table():
@@ -268,7 +267,8 @@ def test_seeds_better_counts_falls_for_errors():
 
 
 def test_baselines_that_never_meet_are_one_competitor_across_columns():
-    v = view(make_results(("DPSGD", "DMLDP", "WeiAvg"), axes=MECHANISMS))
+    both = {"baseline": ["DPSGD", "DMLDP"]}
+    v = view(make_results(("DPSGD", "DMLDP", "WeiAvg"), axes=MECHANISMS, report=both))
     assert role(v, "DPSGD") == role(v, "DMLDP") == "DPSGD/DMLDP"
     assert set(across(v)) == {"DPSGD/DMLDP", "WeiAvg"}
     assert across(v)["DPSGD/DMLDP"][0] == pytest.approx((74 + 70) / 2)
@@ -301,7 +301,7 @@ def test_the_winner_sentence_does_not_average_accuracies_and_errors():
 
 def test_ranking_is_by_mean_in_the_metrics_direction():
     v = view(make_results())
-    assert [g.algorithm for g in ranked(v, v.settings[0])] == ["DPFL-BCS", "WeiAvg", "DPSGD"]
+    assert [g.algorithm for g in ranked(v, v.columns[0])] == ["DPFL-BCS", "WeiAvg", "DPSGD"]
 
 
 # ---------------------------------------------------------------- privacy, time, best round
@@ -376,7 +376,7 @@ def test_thirds_of_fedsgd_are_those_of_the_private_runs_of_its_column_and_seed()
         record.clients["utility_shared"] = np.array([90.0, 60.0, 80.0])
         if record.private:
             record.clients["epsilon"] = np.array([3.0, 1.0, 2.0])
-    by_name = {p.algorithm: p for p in payments(view(results))}
+    by_name = {p.group.algorithm: p for p in payments(view(results))}
     assert np.all(np.isinf(next(r for r in results.records.values() if not r.private).clients["epsilon"]))
     assert by_name["FedSGD"].utility == (60.0, 80.0, 90.0)
 
@@ -407,7 +407,7 @@ def test_no_control_character_reaches_the_terminal():
 
 
 def test_names_are_inert_in_markdown():
-    text = markdown_report(Report(view(hostile_results())))
+    text = markdown_report(Contents(view(hostile_results())))
     assert "<script>" not in text
     assert "\\<script\\>alert(1)\\</script\\>\\|\\*\\_\\`\\$\\\\" in text
     lines = [line for line in text.splitlines() if line.startswith("|")]
@@ -425,7 +425,8 @@ def test_csv_has_full_numbers_and_no_formula(tmp_path):
 
 
 def test_markdown_has_bold_marks_and_notes():
-    table = Table("k", "T", ("a", "b\nc"), ((Entry("x"), Entry("1", 1.0, bold=True, mark="≈")),), notes=("n",))
+    rows = ((Item("x"), Item("1", 1.0, bold=True, mark="≈")),)
+    table = Table(key="k", title="T", header=("a", "b\nc"), rows=rows, notes=("n",))
     assert as_markdown(table).splitlines() == [
         "## T",
         "",
@@ -438,9 +439,9 @@ def test_markdown_has_bold_marks_and_notes():
 
 
 def test_markdown_shows_the_figures_that_lie_beside_it(tmp_path):
-    report = Report(view(make_results(seeds=1)))
-    assert "![Utility by round](figures/rounds.png)" in markdown_report(report, figures=True)
-    assert "figures/" not in markdown_report(report)
+    v = view(make_results(seeds=1))
+    assert "![Utility by round](figures/rounds.png)" in markdown_report(Contents(v, pictures=True))
+    assert "figures/" not in markdown_report(Contents(v))
 
 
 def test_long_captions_are_whole_in_every_form():
@@ -450,7 +451,8 @@ def test_long_captions_are_whole_in_every_form():
 
 
 def test_a_wide_table_is_split_for_the_terminal_with_its_row_names():
-    table = Table("k", "T", ("name", *"bcd"), ((Entry("row"), Entry("1" * 20), Entry("2" * 20), Entry("3" * 20)),))
+    row = (Item("row"), *(Item(digit * 20) for digit in "123"))
+    table = Table(key="k", title="T", header=("name", *"bcd"), rows=(row,))
     text = as_text(table, 60)
     assert max(len(line) for line in text.splitlines()) <= 60
     assert text.count("row") == 2

@@ -26,7 +26,7 @@ def test_a_suite_is_read_with_defaults(tmp_path, tiny):
     assert (suite.name, list(suite.seeds), suite.axes) == ("tiny", [0], {})
     assert [e.label for e in suite.entries] == ["FedSGD", "DPSGD", "WeiAvg"]
     assert suite.base["privacy"]["mechanism"] == {"name": "gaussian"}
-    assert suite.report.baseline == ["DPSGD", "DMLDP"]
+    assert (suite.report.baseline, suite.report.sections) == (None, [])
 
 
 def test_all_problems_are_listed_at_once_each_with_its_path(tmp_path, tiny):

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -28,32 +27,11 @@ ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 
 def find_browser() -> tuple[str, str] | str:
-    """Paths of chromium and chromedriver, installed if that is possible here; else why not."""
-
-    def found() -> tuple[str, str] | None:
-        browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
-        return (browser, driver) if browser and driver else None
-
-    if (here := found()) is not None:
-        return here
-    if shutil.which("apt-get") is None or os.geteuid() != 0:
-        return "chromium and chromedriver are not installed, and only root on Debian can install them here"
-    quiet = {
-        "stdout": subprocess.DEVNULL,
-        "stderr": subprocess.DEVNULL,
-        "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-    }
-    try:
-        subprocess.run(["apt-get", "update"], timeout=180, check=False, **quiet)
-        subprocess.run(
-            ["apt-get", "install", "-y", "--no-install-recommends", "chromium", "chromium-driver"],
-            timeout=600,
-            check=True,
-            **quiet,
-        )
-    except (subprocess.SubprocessError, OSError) as e:
-        return f"chromium could not be installed: {e}"
-    return found() or "chromium was installed but is not on the path"
+    """Paths of a browser and its driver; else why there is none. Nothing is installed: `make browser` does that."""
+    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+    driver = shutil.which("chromedriver")
+    missing = " and ".join(name for name, there in (("chromium", browser), ("chromedriver", driver)) if not there)
+    return (browser, driver) if browser and driver else f"no {missing} on the path; `make browser` installs both"
 
 
 class Browser:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from dpflbench.catalogue import Catalogue, load
+from dpflbench.cli.options import Without
 from dpflbench.cli.output import printable
 from dpflbench.report.merge import Folder, merge
 from dpflbench.report.write import FORMATS, check_formats, summary_table, write_report
@@ -35,7 +37,7 @@ Formats = Annotated[
         "--format",
         "-f",
         metavar="FORMAT",
-        help="markdown, csv, latex, parquet, png, pdf or html; may be repeated.  [default: all]",
+        help="html, markdown, csv, latex, parquet, svg, png or pdf; may be repeated.  [default: all]",
     ),
 ]
 
@@ -44,6 +46,7 @@ def report(
     results: Folders,
     out: Out = None,
     formats: Formats = None,
+    without: Without = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the table.")] = False,
 ) -> None:
     """Turn records into tables, figures and one HTML page."""
@@ -53,11 +56,13 @@ def report(
     target = out or (results[0] / "report" if len(results) == 1 else Path("report"))
     if not quiet:
         typer.echo(summary_table(merged))
-    paths = write(merged, target, chosen)
+    paths = write(merged, target, chosen, load(without) if without else None)
     typer.echo(f"Report: {printable(paths[0] if paths else target)}")
 
 
-def write(results: Results, target: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+def write(
+    results: Results, target: Path, formats: Sequence[str] = FORMATS, catalogue: Catalogue | None = None
+) -> list[Path]:
     """Write a report; DpflbenchError where the disk does not take it."""
     with writing(target, "; the records are whole, `dpflbench report` makes the report anew"):
-        return write_report(results, target, formats)
+        return write_report(results, target, formats, catalogue)

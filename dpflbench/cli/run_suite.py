@@ -69,7 +69,7 @@ def run_suite(
         raise typer.Exit(128 + stop.signal)
     results = store.results()
     typer.echo(summary_table(results))
-    write(results, store.root / "report")
+    write(results, store.root / "report", catalogue=catalogue)
     typer.echo(f"\nReport: {printable(store.root / 'report')}")
     if any(record.status == "failed" for record in results.records.values()):
         raise typer.Exit(1)

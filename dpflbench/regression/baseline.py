@@ -76,7 +76,7 @@ def baseline_of(results: Results) -> Baseline:
     for group in seen.groups.values():
         samples: dict[int, Sample] = {}
         gaps: dict[int, str] = {}
-        for outcome in group.outcomes:
+        for outcome in group.endings:
             if outcome.status == "impossible":
                 continue
             if outcome.record is None or outcome.status not in ("done", "diverged", "disqualified"):
@@ -84,9 +84,9 @@ def baseline_of(results: Results) -> Baseline:
             else:
                 samples[outcome.seed] = _sample(outcome.record, outcome.value)
         if samples or gaps:
-            place = Contestant(group.algorithm, group.setting.coordinates, seen.metric(group.setting), samples, gaps)
+            place = Contestant(group.algorithm, group.column.coordinates, seen.metric(group.column), samples, gaps)
             places[place.key] = place
-    return Baseline(results.manifest.name, seen.options.value, places)
+    return Baseline(results.manifest.name, seen.value, places)
 
 
 def _sample(record: Record, utility: float) -> Sample:

@@ -1,4 +1,4 @@
-"""Who is best, by how much and how surely: rankings within a setting and over all of them.
+"""Who is best, by how much and how surely: rankings within a column and over all of them.
 
 Only private algorithms are ranked, and only those that ended well on every seed on which any of them did: an average
 over the seeds an algorithm survived would flatter it.
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpflbench.report.labels import clean, listing, number, p_value, short
+from dpflbench.report.labels import clean, listing, number, p_equals, p_value, short
 from dpflbench.report.statistics import LEVEL, Paired, holm, paired, seeds_needed, smallest_p
-from dpflbench.report.view import Group, Setting, View
+from dpflbench.report.view import Column, Group, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,53 +43,49 @@ def differences(values: dict[str, dict[int, float]], reference: str) -> list[Dif
     return [Difference(name, reference, p, q) for (name, p), q in zip(found, corrected, strict=True)]
 
 
-def ranked(view: View, setting: Setting) -> list[Group]:
-    """Private algorithms that can be ranked in a setting, best first."""
-    private = [g for g in view.in_setting(setting) if g.private]
+def ranked(view: View, column: Column) -> list[Group]:
+    """Private algorithms that can be ranked in a column, best first."""
+    private = [g for g in view.in_column(column) if g.private]
     seeds = {s for g in private for s in g.values}
     complete = [g for g in private if seeds and g.values.keys() == seeds]
-    sign = -1.0 if view.metrics[setting.key].higher_is_better else 1.0
+    sign = -1.0 if view.metrics[column.key].higher_is_better else 1.0
     return sorted(complete, key=lambda g: sign * g.mean)
 
 
-def best(view: View, setting: Setting) -> Group | None:
-    """The private algorithm with the best mean in a setting."""
-    order = ranked(view, setting)
+def best(view: View, column: Column) -> Group | None:
+    """The private algorithm with the best mean in a column."""
+    order = ranked(view, column)
     return order[0] if order else None
 
 
-def to_baseline(view: View, setting: Setting) -> list[Difference]:
-    """Every private algorithm against the setting's baseline, one Holm family."""
-    reference = view.baseline(setting)
+def to_baseline(view: View, column: Column) -> list[Difference]:
+    """Every private algorithm against the column's baseline, one Holm family."""
+    reference = view.baseline(column)
     if reference is None:
         return []
     return differences(
-        {
-            g.algorithm: g.values
-            for g in view.in_setting(setting)
-            if (g.private or g.algorithm == reference) and g.values
-        },
+        {g.algorithm: g.values for g in view.in_column(column) if (g.private or g.algorithm == reference) and g.values},
         reference,
     )
 
 
-def to_best(view: View, setting: Setting) -> list[Difference]:
+def to_best(view: View, column: Column) -> list[Difference]:
     """Every ranked algorithm against the best one, one Holm family."""
-    order = ranked(view, setting)
+    order = ranked(view, column)
     return differences({g.algorithm: g.values for g in order}, order[0].algorithm) if order else []
 
 
-def indistinguishable(view: View, setting: Setting) -> set[str]:
+def indistinguishable(view: View, column: Column) -> set[str]:
     """Ranked algorithms that the corrected test does not tell apart from the best; none where the seeds are too few to
     tell any.
     """
-    found = to_best(view, setting)
+    found = to_best(view, column)
     able = found and smallest_p(found[0].paired.n, len(found)) <= LEVEL
     return {d.algorithm for d in found if not d.significant} if able else set()
 
 
 def role(view: View, algorithm: str) -> str:
-    """The name under which an algorithm is followed across settings: baselines that stand in for one another share
+    """The name under which an algorithm is followed across columns: baselines that stand in for one another share
     one.
     """
     played = baseline_role(view)
@@ -97,26 +93,24 @@ def role(view: View, algorithm: str) -> str:
 
 
 def baseline_role(view: View) -> tuple[str, ...]:
-    """Baselines that never meet in a setting (DPSGD under Gaussian, DMLDP under Laplace noise) and so are one
-    competitor.
-    """
-    names = [n for n in view.options.baselines if n in view.algorithms]
-    meet = any(sum(1 for n in names if (g := view.group(s, n)) is not None and g.values) > 1 for s in view.settings)
+    """Baselines that never meet in a column (one for each kind of noise) and so are one competitor."""
+    names = [n for n in view.baselines if n in view.algorithms]
+    meet = any(sum(1 for n in names if (g := view.group(c, n)) is not None and g.values) > 1 for c in view.columns)
     return tuple(names) if len(names) > 1 and not meet else ()
 
 
 def across(view: View) -> dict[str, dict[int, float]]:
-    """Role → seed → mean over settings, of private competitors with a value in every setting on every common seed.
+    """Role → seed → mean over columns, of private competitors with a value in every column on every common seed.
 
-    Empty when the settings do not share a metric: accuracies and errors have no mean.
+    Empty when the columns do not share a metric: accuracies and errors have no mean.
     """
     if view.common_metric is None:
         return {}
     table: dict[str, list[dict[int, float]]] = {}
-    for setting in view.settings:
-        for group in ranked(view, setting):
+    for column in view.columns:
+        for group in ranked(view, column):
             table.setdefault(role(view, group.algorithm), []).append(group.values)
-    full = {name: rows for name, rows in table.items() if len(rows) == len(view.settings)}
+    full = {name: rows for name, rows in table.items() if len(rows) == len(view.columns)}
     seeds = set.intersection(*(set(row) for rows in full.values() for row in rows)) if full else set()
     return {
         name: {s: float(np.mean([row[s] for row in rows])) for s in sorted(seeds)}
@@ -126,24 +120,21 @@ def across(view: View) -> dict[str, dict[int, float]]:
 
 
 def rank_matrix(view: View) -> tuple[list[str], NDArray[np.float64], NDArray[np.bool_]]:
-    """Roles ranked in every setting, their means [settings, roles] and whether higher is better [settings]."""
-    rows = [{role(view, g.algorithm): g.mean for g in ranked(view, s)} for s in view.settings]
+    """Roles ranked in every column, their means [columns, roles] and whether higher is better [columns]."""
+    rows = [{role(view, g.algorithm): g.mean for g in ranked(view, c)} for c in view.columns]
     rows = [row for row in rows if row]
     names = [n for n in dict.fromkeys(role(view, a) for a in view.algorithms) if rows and all(n in row for row in rows)]
-    up = np.array([view.metrics[s.key].higher_is_better for s in view.settings if ranked(view, s)], dtype=bool)
-    return (
-        names,
-        np.array([[row[n] for n in names] for row in rows], dtype=np.float64).reshape(len(rows), len(names)),
-        up,
-    )
+    up = np.array([view.metrics[c.key].higher_is_better for c in view.columns if ranked(view, c)], dtype=bool)
+    means = np.array([[row[n] for n in names] for row in rows], dtype=np.float64)
+    return names, means.reshape(len(rows), len(names)), up
 
 
 def seed_warnings(view: View) -> list[str]:
     """What the number of seeds allows to say; empty when every Holm family can reach significance."""
-    if not view.settings:
+    if not view.columns:
         return []
-    counts = [len(order[0].values) for s in view.settings if (order := ranked(view, s))]
-    families = [len(order) - 1 for s in view.settings if (order := ranked(view, s))]
+    counts = [len(order[0].values) for c in view.columns if (order := ranked(view, c))]
+    families = [len(order) - 1 for c in view.columns if (order := ranked(view, c))]
     seeds, comparisons = (min(counts), max(families)) if counts else (0, 0)
     if comparisons < 1 or smallest_p(seeds, comparisons) <= LEVEL:
         return []
@@ -156,8 +147,7 @@ def seed_warnings(view: View) -> list[str]:
     return [
         f"{seeds} seed{'s' * (seeds != 1)}: a two-sided exact paired test cannot go below p = {p_value(single)}, or "
         f"{p_value(smallest_p(seeds, comparisons))} after Holm's correction for {family}: differences {reach} at "
-        f"{LEVEL}, "
-        f"and none is marked ≈; {needed}."
+        f"{LEVEL}, and none is marked ≈; {needed}."
     ]
 
 
@@ -173,14 +163,16 @@ def _footing(view: View, values: dict[str, dict[int, float]], winner: str) -> st
     low, high = sorted((sign * second.paired.low, sign * second.paired.high))
     span = "" if math.isnan(low) else f"95 % confidence interval {number(low)} to {number(high)}, "
     unit = "points" if metric.unit == "%" else f"in {clean(metric.name, 40)}"
-    where = f"Averaged over all {len(view.settings)} columns it is" if len(view.settings) > 1 else "It is"
+    where = f"Averaged over all {len(view.columns)} columns it is" if len(view.columns) > 1 else "It is"
     verdict = f"{'significant' if second.significant else 'not significant'} at {LEVEL}"
     if smallest_p(second.paired.n, len(found)) > LEVEL:
         verdict = f"with so few seeds nothing can be significant at {LEVEL}"
     seeds = f"{second.paired.n} seed{'s' * (second.paired.n != 1)}"
+    lead = number(sign * second.paired.mean)
+    better = f"{lead} {unit} better than" if lead.strip("0.") else "level with"
     return (
-        f" {where} {number(sign * second.paired.mean)} {unit} better than {short(second.algorithm)}, the next one "
-        f"({span}exact paired test over {seeds}: p = {p_value(second.paired.p)}, Holm-corrected over {len(found)} "
+        f" {where} {better} {short(second.algorithm)}, the next one "
+        f"({span}exact paired test over {seeds}: {p_equals(second.paired.p)}, Holm-corrected over {len(found)} "
         f"comparison{'s' * (len(found) != 1)} {p_value(second.p_holm)}: {verdict})."
     )
 
@@ -195,7 +187,7 @@ def _list_wins(wins: Sequence[tuple[str, int]], columns: int) -> str:
 
 def winner_sentence(view: View) -> str:
     """Who won, in plain words, and what the seeds allow to say about it."""
-    winners = [role(view, g.algorithm) for s in view.settings if (g := best(view, s)) is not None]
+    winners = [role(view, g.algorithm) for c in view.columns if (g := best(view, c)) is not None]
     if not winners:
         return "No private algorithm has a result yet, so there is nothing to compare."
     wins = sorted(((name, winners.count(name)) for name in set(winners)), key=lambda item: (-item[1], item[0]))

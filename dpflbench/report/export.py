@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dpflbench.report.accounts import spent_ratios
 from dpflbench.report.comparison import indistinguishable, ranked, to_baseline
-from dpflbench.report.table import as_csv
-from dpflbench.report.tables import gap_lines
+from dpflbench.report.tables.costs import spent_ratios
+from dpflbench.report.tables.gaps import gap_lines
+from dpflbench.report.tables.table import as_csv
 from dpflbench.report.view import View
 from dpflbench.results.record import Record
 from dpflbench.results.store import write_atomically
@@ -38,25 +38,25 @@ SUMMARY = (
 
 
 def summary_rows(view: View) -> list[dict[str, object]]:
-    """One row for each algorithm in each setting."""
+    """One row for each algorithm in each column."""
     rows: list[dict[str, object]] = []
-    for setting in view.settings:
-        order = ranked(view, setting)
-        close = indistinguishable(view, setting)
-        against = {d.algorithm: d for d in to_baseline(view, setting)}
-        metric = view.metrics[setting.key]
-        for group in view.in_setting(setting):
+    for column in view.columns:
+        order = ranked(view, column)
+        close = indistinguishable(view, column)
+        against = {d.algorithm: d for d in to_baseline(view, column)}
+        metric = view.metrics[column.key]
+        for group in view.in_column(column):
             d = against.get(group.algorithm)
             p = d.paired if d else None
             rows.append(
                 {
-                    **{axis: _plain(value) for axis, value in setting.coordinates.items()},
+                    **{axis: _plain(value) for axis, value in column.coordinates.items()},
                     "algorithm": group.algorithm,
                     "private": group.private,
                     "metric": metric.name,
                     "higher_is_better": metric.higher_is_better,
-                    "value": view.options.value,
-                    "n_seeds": len(group.outcomes),
+                    "value": view.value,
+                    "n_seeds": len(group.endings),
                     "n_done": len(group.values),
                     "mean": group.mean,
                     "std": group.std,
@@ -80,7 +80,7 @@ def _plain(value: object) -> object:
 
 
 def summary_csv(view: View) -> str:
-    """The summary as CSV, one row for each algorithm in each setting."""
+    """The summary as CSV, one row for each algorithm in each column."""
     header = [*view.axes, "algorithm", *SUMMARY]
     return as_csv(header, [[row.get(name) for name in header] for row in summary_rows(view)])
 
@@ -106,20 +106,20 @@ ROUNDS = ("round", "utility_global", "loss")
 
 
 def cell_rows(view: View) -> list[dict[str, Any]]:
-    """One row a cell: coordinates, algorithm, seed, outcome, utility, privacy spent and time."""
+    """One row a cell: coordinates, algorithm, seed, ending, utility, privacy spent and time."""
     rows: list[dict[str, Any]] = []
-    for setting in view.settings:
-        where = {axis: _plain(value) for axis, value in setting.coordinates.items()}
-        for group in view.in_setting(setting):
-            for outcome in group.outcomes:
-                record = outcome.record
+    for column in view.columns:
+        where = {axis: _plain(value) for axis, value in column.coordinates.items()}
+        for group in view.in_column(column):
+            for ending in group.endings:
+                record = ending.record
                 row = {
                     **where,
                     "algorithm": group.algorithm,
-                    "seed": outcome.seed,
-                    "run": outcome.run or "",
-                    "status": outcome.status,
-                    "reason": outcome.reason,
+                    "seed": ending.seed,
+                    "run": ending.run or "",
+                    "status": ending.status,
+                    "reason": ending.reason,
                     "private": group.private,
                 }
                 rows.append(row | _record_columns(record) if record is not None else row)
@@ -165,12 +165,12 @@ def _long(view: View, part: str, names: tuple[str, ...]) -> Any:
     import pyarrow as pa
 
     cells: list[tuple[dict[str, Any], Record]] = []
-    for setting in view.settings:
-        where = {axis: _plain(value) for axis, value in setting.coordinates.items()}
-        for group in view.in_setting(setting):
+    for column in view.columns:
+        where = {axis: _plain(value) for axis, value in column.coordinates.items()}
+        for group in view.in_column(column):
             cells += [
                 ({**where, "algorithm": group.algorithm, "seed": o.seed, "run": o.run}, o.record)
-                for o in group.outcomes
+                for o in group.endings
                 if o.record is not None and getattr(o.record, part)
             ]
     lengths = [max(len(np.atleast_1d(a)) for a in getattr(record, part).values()) for _, record in cells]

@@ -91,10 +91,12 @@ def number(value: float, digits: int = 2) -> str:
         return "∞" if value > 0 else "−∞"
     size = abs(value)
     if size >= 1e5:
-        return f"{value:.2e}"
-    if size >= 1 or size == 0 or round(size, digits) >= 0.1:
-        return f"{value:.{digits}f}"
-    return f"{value:.3g}"
+        text = f"{size:.2e}"
+    elif size >= 1 or size == 0 or round(size, digits) >= 0.1:
+        text = f"{size:.{digits}f}"
+    else:
+        text = f"{size:.3g}"
+    return f"−{text}" if value < 0 else text
 
 
 def signed(value: float) -> str:
@@ -103,9 +105,19 @@ def signed(value: float) -> str:
     return text if math.isnan(value) else f"{'+' if value >= 0 else '−'}{text}"
 
 
+def span(low: float, high: float) -> str:
+    """An interval of differences; a dash where there is none."""
+    return "–" if math.isnan(low) else f"{signed(low)} to {signed(high)}"
+
+
 def p_value(p: float) -> str:
     """A p value with two significant digits."""
     return "–" if math.isnan(p) else "<0.0001" if p < 1e-4 else f"{p:.2g}"
+
+
+def p_equals(p: float) -> str:
+    """A p value in a sentence: `p = 0.031`, `p < 0.0001`."""
+    return f"p < {p_value(p)[1:]}" if p < 1e-4 else f"p = {p_value(p)}"
 
 
 def mean_std(mean: float, std: float) -> str:

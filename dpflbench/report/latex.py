@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from dpflbench.report.labels import latex
-from dpflbench.report.table import Entry, Table
+from dpflbench.report.tables.table import Item, Table
 
 PREAMBLE = r"""% Needs \usepackage{booktabs} and, for the long tables, \usepackage{longtable}.
 % Made by dpflbench from records; change the records, not this file.
@@ -14,7 +14,7 @@ PREAMBLE = r"""% Needs \usepackage{booktabs} and, for the long tables, \usepacka
 LONG = 24  # rows from which on a table may break over pages
 
 
-def _cell(item: Entry) -> str:
+def _cell(item: Item) -> str:
     text = latex(item.text)
     if item.bold:
         text = rf"\textbf{{{text}}}"

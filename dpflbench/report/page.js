@@ -35,27 +35,52 @@
   for (const input of document.querySelectorAll("input[data-for]")) input.addEventListener("input", () => filter(input));
 
   const tip = document.getElementById("tip");
-  let on = null;
+  let on = null, at = { x: -1, y: -1 };  // the mark that is shown, where the pointer was last
   for (const title of document.querySelectorAll(".panels title")) {  // our own hover replaces the browser's slow one
     title.parentElement.dataset.tip = title.textContent;
     title.remove();
   }
-  const hide = () => { tip.hidden = true; if (on) on.classList.remove("on"); on = null; };
-  const show = (event) => {
-    const mark = event.target.closest ? event.target.closest("[data-tip]") : null;
-    if (!mark) { hide(); return; }
-    if (on !== mark) { hide(); on = mark; mark.classList.add("on"); }
+  const show = (mark, x, y) => {
+    if (on !== mark) { if (on) on.classList.remove("on"); on = mark; if (on) on.classList.add("on"); }
+    tip.hidden = !mark;
+    if (!mark) return;
     tip.textContent = mark.dataset.tip.split(" · ").join("\n");
-    tip.hidden = false;
     const box = tip.getBoundingClientRect(), gap = 14;
-    const left = event.clientX + gap + box.width > innerWidth ? event.clientX - gap - box.width : event.clientX + gap;
-    const top = event.clientY + gap + box.height > innerHeight ? event.clientY - gap - box.height : event.clientY + gap;
+    const left = x + gap + box.width > innerWidth ? x - gap - box.width : x + gap;
+    const top = y + gap + box.height > innerHeight ? y - gap - box.height : y + gap;
     tip.style.left = `${Math.max(4, left)}px`;
     tip.style.top = `${Math.max(4, top)}px`;
   };
-  document.addEventListener("pointermove", show);
-  document.addEventListener("pointerdown", show);
-  document.addEventListener("scroll", hide, { passive: true });
+  const under = (element) => (element && element.closest ? element.closest("[data-tip]") : null);
+  const point = (event) => { at = { x: event.clientX, y: event.clientY }; show(under(event.target), at.x, at.y); };
+  document.addEventListener("pointermove", point);
+  document.addEventListener("pointerdown", point);
+  // what lies under a resting pointer changes as the page moves; a scroll that was under way when it came to rest hides nothing
+  document.addEventListener("scroll", () => show(under(document.elementFromPoint(at.x, at.y)), at.x, at.y), { passive: true });
+  document.addEventListener("focusout", () => show(null));
+  for (const panel of document.querySelectorAll(".panels svg")) {
+    panel.addEventListener("keydown", (event) => {  // arrows walk through the values of a panel, Escape leaves them
+      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      if (event.key === "Escape") show(null);
+      if (!step) return;
+      event.preventDefault();
+      const marks = Array.from(panel.querySelectorAll("[data-tip]")).filter((mark) => !mark.closest(".off"));
+      if (!marks.length) return;
+      const here = marks.indexOf(on);
+      const next = marks[here < 0 ? (step > 0 ? 0 : marks.length - 1) : (here + step + marks.length) % marks.length];
+      const box = next.getBoundingClientRect();
+      show(next, box.left + box.width / 2, box.top + Math.min(box.height / 2, 20));
+    });
+  }
+  for (const key of document.querySelectorAll("[data-toggle]")) {
+    key.addEventListener("click", () => {
+      const shown = key.getAttribute("aria-pressed") === "false";
+      key.setAttribute("aria-pressed", String(shown));
+      for (const group of key.closest("figure").querySelectorAll(".panels .s[data-name]")) {
+        if (group.dataset.name === key.dataset.toggle) group.classList.toggle("off", !shown);
+      }
+    });
+  }
 
   const root = document.documentElement;
   const remembered = () => { try { return localStorage.getItem("dpflbench-theme"); } catch { return null; } };

@@ -5,13 +5,18 @@ For the person who runs the simulation: label counts are not noised, so nothing 
 
 import csv
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from dpflbench.interfaces import Floats, Ints
+from dpflbench.report.charts.chart import Chart, Heat, Panel, Plane, Series
+from dpflbench.report.charts.files import write_figure
+from dpflbench.report.charts.looks import PALETTE
 from dpflbench.tasks.partition import quantile_classes
 from dpflbench.tasks.task import Task
+
+CLIENTS = "clients, largest first"
+MAX_SEEN = 400  # strips of a picture; more clients share them
 
 
 def write_population(task: Task, epsilon: Floats, delta: Floats, folder: Path) -> list[Path]:
@@ -28,7 +33,8 @@ def write_population(task: Task, epsilon: Floats, delta: Floats, folder: Path) -
             writer.writerow(
                 [client, size, held_out, repr(float(epsilon[client])), repr(float(delta[client])), *counts[client]]
             )
-    _draw(task.train.sizes, counts, epsilon, delta, bool(task.n_classes), picture)
+    chart = _chart(task.train.sizes, counts, epsilon, delta, bool(task.n_classes))
+    write_figure(chart, {"clients": PALETTE[5]}, folder, ["png"], across=1)
     return [picture, table]
 
 
@@ -46,40 +52,26 @@ def label_counts(task: Task) -> tuple[list[str], Ints]:
     return names, counts
 
 
-def _draw(sizes: Ints, counts: Ints, epsilon: Floats, delta: Floats, classification: bool, path: Path) -> None:
+def _chart(sizes: Ints, counts: Ints, epsilon: Floats, delta: Floats, classification: bool) -> Chart:
     """Three panels over the clients, largest first: sizes, label shares, epsilon."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
     order = np.argsort(-sizes, kind="stable")
-    place = np.arange(len(sizes))
-    figure: Any = Figure(figsize=(9, 7.5), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=[2, 3, 2])
-    top.bar(place, sizes[order], width=1.0, color="#4477aa")
-    top.set_ylabel("training examples")
+    shares = (counts / np.maximum(counts.sum(1, keepdims=True), 1))[order]  # [N, C]
+    seen = np.array([part.mean(axis=0) for part in np.array_split(shares, min(len(shares), MAX_SEEN))]).T
     spread = f"{sizes.min()} to {sizes.max()}, median {np.median(sizes):g}"
-    top.set_title(f"{len(sizes)} clients, {sizes.sum():,} training examples: {spread}")
-    shares = (counts / np.maximum(counts.sum(1, keepdims=True), 1))[order].T  # [C, N]
-    image = middle.imshow(
-        shares,
-        aspect="auto",
-        origin="lower",
-        cmap="viridis",
-        vmin=0.0,
-        interpolation="nearest",
-        extent=(-0.5, len(sizes) - 0.5, -0.5, len(shares) - 0.5),
-    )
-    middle.set_ylabel("label" if classification else "tenth of the labels")
-    figure.colorbar(image, ax=middle, label="share of the client")
+    panels: list[Panel] = [
+        _points(
+            f"{len(sizes)} clients, {sizes.sum():,} training examples: {spread}", "training examples", sizes[order]
+        ),
+        Heat("share of the client", CLIENTS, "label" if classification else "tenth of the labels", seen),
+    ]
     if np.isfinite(epsilon).all():
-        bottom.scatter(place, epsilon[order], s=9, color="#aa3377")
-        bottom.set_yscale("log")
         budgets = f"epsilon {epsilon.min():.3g} to {epsilon.max():.3g}"
-        bottom.set_title(budgets + (f", delta {delta.min():.2g} to {delta.max():.2g}" if delta.max() > 0 else ""))
-    bottom.set_ylabel("epsilon")
-    bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
-    middle.yaxis.set_major_locator(MaxNLocator(integer=True))
-    bottom.set_xlabel("clients, largest first")
-    figure.savefig(path, format="png", metadata={"Software": None})
+        budgets += f", delta {delta.min():.2g} to {delta.max():.2g}" if delta.max() > 0 else ""
+        panels.append(_points(budgets, "epsilon", epsilon[order], log=True))
+    return Chart(key="population", title="Population", caption="", panels=tuple(panels), legend=False)
+
+
+def _points(title: str, label: str, values: Ints | Floats, log: bool = False) -> Plane:
+    x, y = np.arange(len(values), dtype=np.float64), np.asarray(values, dtype=np.float64)
+    cloud = Series(name="clients", x=x, y=y, line=False, markers=True)
+    return Plane(title=title, x_label=CLIENTS, y_label=label, series=(cloud,), y_log=log)

@@ -17,9 +17,9 @@ MAX_ENUMERATED = 16  # 2**16 sign patterns; above it Wilcoxon's signed ranks ser
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
-    """What n paired differences say; NaN where n is too small to say it."""
+    """What n paired differences say; NaN where they are too few, or too much alike, to say it."""
 
     n: int
     mean: float
@@ -85,9 +85,19 @@ def effect_size(differences: Sequence[float] | Floats) -> float:
 def paired(differences: Sequence[float] | Floats) -> Paired:
     """Everything a table says about paired differences."""
     d = np.asarray(differences, dtype=np.float64)
-    low, high = interval(d)
-    mean = float(d.mean()) if d.size else math.nan
-    return Paired(int(d.size), mean, low, high, paired_p(d), effect_size(d), int(np.sum(d > 0)), int(np.sum(d < 0)))
+    effect = effect_size(d)
+    # equal differences show no spread, which is not the same as knowing that there is none
+    low, high = interval(d) if math.isfinite(effect) and np.any(d) else (math.nan, math.nan)
+    return Paired(
+        n=int(d.size),
+        mean=float(d.mean()) if d.size else math.nan,
+        low=low,
+        high=high,
+        p=paired_p(d),
+        effect=effect,
+        above=int(np.sum(d > 0)),
+        below=int(np.sum(d < 0)),
+    )
 
 
 def holm(p: Sequence[float]) -> list[float]:

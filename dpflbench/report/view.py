@@ -1,28 +1,26 @@
-"""View: the cells of a results folder, grouped by setting and algorithm, as every table and figure reads them.
+"""View: the cells of a results folder, grouped by column and algorithm, as every table and chart reads them.
 
-A setting is one choice of all axes; a group is one algorithm in one setting, with an outcome for each seed.
+A column is one choice of all axes; a group is one algorithm in one column, with an ending for each seed. What is to be
+shown is the suite's `report` section as suite.py checked and recorded it.
 """
 
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from dpflbench.errors import DpflbenchError
+from dpflbench.report import labels
 from dpflbench.results.cells import Cell, Results
 from dpflbench.results.record import Metric, Record
+from dpflbench.suite import report_section
+from dpflbench.suite_schema import Report
 
-VALUES = {
-    "utility": "utility_global",
-    "utility_global": "utility_global",
-    "utility_personal": "utility_personal",
-    "utility_mean_phi": "utility_mean_phi",
-}
 MEASURED = {
     "utility_global": "the shared model on the common test set",
     "utility_personal": "every client's own model on its own held-out examples",
@@ -31,61 +29,54 @@ MEASURED = {
 UNKNOWN = Metric("utility", "", True)
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The `report` part of a suite, with its defaults filled in."""
-
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
-    panels: tuple[str, ...]  # axes that are neither: one table for each of their values
-    value: str
-    baselines: tuple[str, ...]
-    paper: str | None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class Setting:
+class Column:
     """One choice of all axes."""
 
     key: str  # canonical text of the coordinates
     coordinates: Mapping[str, Any]
 
+    @property
+    def title(self) -> str:
+        """Its coordinates in words."""
+        return labels.coordinates(self.coordinates) or "all"
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Ending:
     """What became of one cell."""
 
     seed: int
     status: str  # done, diverged, disqualified, failed, impossible, not run, not measured, unreadable
-    reason: str
-    run: str | None
-    record: Record | None
-    value: float  # NaN unless done
+    reason: str = ""
+    run: str | None = None
+    record: Record | None = None
+    value: float = math.nan  # of what the report shows, if done
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """One algorithm in one setting."""
+    """One algorithm in one column."""
 
-    setting: Setting
+    column: Column
     algorithm: str
-    outcomes: tuple[Outcome, ...]
+    endings: tuple[Ending, ...]
     private: bool
 
     @cached_property
     def values(self) -> dict[int, float]:
         """Seed → value, of the runs that ended well."""
-        return {o.seed: o.value for o in self.outcomes if o.status == "done"}
+        return {o.seed: o.value for o in self.endings if o.status == "done"}
 
     @cached_property
     def records(self) -> list[Record]:
         """Records of the runs that ended well."""
-        return [o.record for o in self.outcomes if o.status == "done" and o.record is not None]
+        return [o.record for o in self.endings if o.status == "done" and o.record is not None]
 
     @cached_property
-    def gaps(self) -> tuple[Outcome, ...]:
-        """Outcomes without a value."""
-        return tuple(o for o in self.outcomes if o.status != "done")
+    def gaps(self) -> tuple[Ending, ...]:
+        """Endings without a value."""
+        return tuple(o for o in self.endings if o.status != "done")
 
     @property
     def mean(self) -> float:
@@ -98,61 +89,86 @@ class Group:
         return float(np.std(list(self.values.values()), ddof=1)) if len(self.values) > 1 else math.nan
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class View:
     """All groups of a results folder, in the order of its manifest."""
 
     name: str
     suite: Mapping[str, Any]
-    options: Options
+    report: Report
     axes: tuple[str, ...]
-    settings: tuple[Setting, ...]
+    columns: tuple[Column, ...]
     algorithms: tuple[str, ...]
     seeds: tuple[int, ...]
     groups: Mapping[tuple[str, str], Group]
     problems: tuple[str, ...] = ()
     records: Mapping[str, Record] = field(default_factory=dict)
 
-    def group(self, setting: Setting, algorithm: str) -> Group | None:
+    def group(self, column: Column, algorithm: str) -> Group | None:
         """The group at a place; None where the suite has no such cell."""
-        return self.groups.get((setting.key, algorithm))
+        return self.groups.get((column.key, algorithm))
 
-    def in_setting(self, setting: Setting) -> list[Group]:
-        """Groups of a setting, in the order of the algorithms."""
-        return [g for a in self.algorithms if (g := self.group(setting, a)) is not None]
+    def in_column(self, column: Column) -> list[Group]:
+        """Groups of a column, in the order of the algorithms."""
+        return [g for a in self.algorithms if (g := self.group(column, a)) is not None]
 
-    def metric(self, setting: Setting) -> Metric:
-        """What utility means in a setting."""
+    @cached_property
+    def filled(self) -> tuple[Group, ...]:
+        """Groups with a record of a run that ended well, by column and algorithm."""
+        return tuple(g for column in self.columns for g in self.in_column(column) if g.records)
+
+    @property
+    def value(self) -> str:
+        """Which of a record's final values is shown."""
+        return shown_value(self.report)
+
+    @property
+    def across(self) -> tuple[str, ...]:
+        """The axes that make the columns of one table; each value of the others has a table of its own."""
+        return self.axes if self.report.columns is None else tuple(self.report.columns)
+
+    def metric(self, column: Column) -> Metric:
+        """What utility means in a column."""
         found = [
-            o.record for g in self.in_setting(setting) for o in g.outcomes if o.record is not None and o.record.rounds
+            o.record for g in self.in_column(column) for o in g.endings if o.record is not None and o.record.rounds
         ]
         return next((r.metric for r in found if r.status == "done"), found[0].metric if found else UNKNOWN)
 
     @cached_property
     def metrics(self) -> dict[str, Metric]:
-        """Setting key → metric."""
-        return {s.key: self.metric(s) for s in self.settings}
+        """Column key → metric."""
+        return {c.key: self.metric(c) for c in self.columns}
 
     @cached_property
     def common_metric(self) -> Metric | None:
-        """The metric of all settings; None when they differ."""
+        """The metric of all columns; None when they differ."""
         found = {m for m in self.metrics.values() if m != UNKNOWN} or {UNKNOWN}
         return next(iter(found)) if len(found) == 1 else None
 
-    def baseline(self, setting: Setting) -> str | None:
-        """The baseline of a setting: the first of the suite's baselines that has a value there."""
-        for name in self.options.baselines:
-            group = self.group(setting, name)
-            if group is not None and group.values:
-                return name
-        return None
+    @cached_property
+    def baselines(self) -> tuple[str, ...]:
+        """Whom others are compared with: the suite's choice, else the first private algorithm it lists."""
+        chosen = self.report.baseline
+        if chosen is None:
+            public = {g.algorithm for g in self.groups.values() if not g.private}
+            return tuple(a for a in self.algorithms if a not in public)[:1]
+        return (chosen,) if isinstance(chosen, str) else tuple(chosen)
 
-    def lookup(self, setting: Setting, path: str) -> Any:
-        """What the suite says at a dotted path in a setting: axes first, then the resolved suite; None if nothing."""
+    def baseline(self, column: Column) -> str | None:
+        """The first of the baselines that has a value in a column."""
+        return next((b for b in self.baselines if (g := self.group(column, b)) is not None and g.values), None)
+
+    def lookup(self, column: Column, path: str) -> Any:
+        """What the suite says at a dotted path in a column: axes first, then the resolved suite; None if nothing."""
         for prefix in _prefixes(path):
-            if prefix in setting.coordinates:
-                return descend(setting.coordinates[prefix], path[len(prefix) :].lstrip("."))
+            if prefix in column.coordinates:
+                return descend(column.coordinates[prefix], path[len(prefix) :].lstrip("."))
         return descend(self.suite, path)
+
+
+def shown_value(report: Report) -> str:
+    """Which of a record's final values a report shows."""
+    return "utility_global" if report.value == "utility" else report.value
 
 
 def descend(value: Any, path: str) -> Any:
@@ -186,49 +202,22 @@ def coordinate_key(coordinates: Mapping[str, Any]) -> str:
     return json.dumps(plain(coordinates), sort_keys=True)
 
 
-def _texts(value: Any, default: Sequence[str]) -> tuple[str, ...]:
-    if value is None:
-        return tuple(default)
-    return (value,) if isinstance(value, str) else tuple(str(v) for v in value)
-
-
-def options(suite: Mapping[str, Any], axes: Sequence[str]) -> Options:
-    """The report options of a suite; DpflbenchError names an axis or value that does not exist."""
-    asked = suite.get("report") or {}
-    known = {"algorithm", *axes}
-    rows = _texts(asked.get("rows"), ["algorithm"])
-    columns = _texts(asked.get("columns"), [a for a in axes if a not in rows])
-    for name, dims in (("rows", rows), ("columns", columns)):
-        for dim in dims:
-            if dim not in known:
-                raise DpflbenchError(f"report.{name}: {dim!r} is no axis; allowed: {', '.join(sorted(known))}")
-    columns = tuple(c for c in columns if c not in rows)
-    if "algorithm" not in (*rows, *columns):
-        rows = (*rows, "algorithm")
-    value = asked.get("value") or "utility"
-    if value not in VALUES:
-        raise DpflbenchError(f"report.value: {value!r}; allowed: {', '.join(VALUES)}")
-    panels = tuple(a for a in axes if a not in rows and a not in columns)
-    return Options(
-        rows, columns, panels, VALUES[value], _texts(asked.get("baseline"), ["DPSGD", "DMLDP"]), asked.get("paper")
-    )
-
-
-def _outcome(cell: Cell, results: Results, value: str) -> Outcome:
+def _ending(cell: Cell, results: Results, value: str) -> Ending:
     if cell.run is None:
-        return Outcome(cell.seed, "impossible", cell.reason or "no reason given", None, None, math.nan)
+        return Ending(seed=cell.seed, status="impossible", reason=cell.reason or "no reason given")
+    here = partial(Ending, seed=cell.seed, run=cell.run)
     record = results.records.get(cell.run)
     if record is None:
         complaint = next((p.text for p in results.problems if p.run == cell.run), None)
         if complaint is not None:
-            return Outcome(cell.seed, "unreadable", complaint, cell.run, None, math.nan)
-        return Outcome(cell.seed, "not run", "there is no record yet", cell.run, None, math.nan)
+            return here(status="unreadable", reason=complaint)
+        return here(status="not run", reason="there is no record yet")
     if record.status != "done":
-        return Outcome(cell.seed, record.status, record.reason or "no reason given", cell.run, record, math.nan)
+        return here(status=record.status, reason=record.reason or "no reason given", record=record)
     number = float(record.final.get(value, math.nan))
     if not math.isfinite(number):
-        return Outcome(cell.seed, "not measured", f"its record has no {value}", cell.run, record, math.nan)
-    return Outcome(cell.seed, "done", "", cell.run, record, number)
+        return here(status="not measured", reason=f"its record has no {value}", record=record)
+    return here(status="done", record=record, value=number)
 
 
 def _axes(cells: Sequence[Cell]) -> tuple[str, ...]:
@@ -239,32 +228,35 @@ def _axes(cells: Sequence[Cell]) -> tuple[str, ...]:
 
 
 def view(results: Results) -> View:
-    """Group the cells of a results folder."""
-    manifest = results.manifest
+    """Group the cells of a results folder; DpflbenchError if what it should show is not a report section."""
+    manifest, problems = results.manifest, list[str]()
+    report = report_section(manifest.suite.get("report") or {}, problems)
+    if problems:
+        raise DpflbenchError(f"the suite recorded with the results: {problems[0]}")
     axes = _axes(manifest.cells)
-    opts = options(manifest.suite, axes)
-    settings: dict[str, Setting] = {}
-    outcomes: dict[tuple[str, str], dict[int, Outcome]] = {}
+    value = shown_value(report)
+    columns: dict[str, Column] = {}
+    endings: dict[tuple[str, str], dict[int, Ending]] = {}
     for cell in manifest.cells:
         key = coordinate_key(cell.coordinates)
-        settings.setdefault(key, Setting(key, {a: cell.coordinates[a] for a in axes if a in cell.coordinates}))
-        outcomes.setdefault((key, cell.algorithm), {})[cell.seed] = _outcome(cell, results, opts.value)
+        columns.setdefault(key, Column(key, {a: cell.coordinates[a] for a in axes if a in cell.coordinates}))
+        endings.setdefault((key, cell.algorithm), {})[cell.seed] = _ending(cell, results, value)
     public = {
         name
-        for (_, name), by_seed in outcomes.items()
-        for o in by_seed.values()
-        if o.record is not None and not o.record.private
+        for (_, name), by_seed in endings.items()
+        for e in by_seed.values()
+        if e.record is not None and not e.record.private
     }
     groups = {
-        place: Group(settings[place[0]], place[1], tuple(by_seed[s] for s in sorted(by_seed)), place[1] not in public)
-        for place, by_seed in outcomes.items()
+        (key, name): Group(columns[key], name, tuple(by_seed[s] for s in sorted(by_seed)), name not in public)
+        for (key, name), by_seed in endings.items()
     }
     return View(
         name=manifest.name,
         suite=manifest.suite,
-        options=opts,
+        report=report,
         axes=axes,
-        settings=tuple(settings.values()),
+        columns=tuple(columns.values()),
         algorithms=tuple(dict.fromkeys(cell.algorithm for cell in manifest.cells)),
         seeds=tuple(sorted({cell.seed for cell in manifest.cells})),
         groups=groups,

@@ -6,34 +6,44 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from dpflbench.catalogue import Catalogue
 from dpflbench.errors import DpflbenchError
 from dpflbench.report import labels
-from dpflbench.report.accounts import cost_table, epsilon_table
-from dpflbench.report.chart import Chart
-from dpflbench.report.charts import all_charts
+from dpflbench.report.charts.chart import Chart
+from dpflbench.report.charts.clients import participation_chart, selection_chart, who_pays_charts
+from dpflbench.report.charts.curves import rounds_chart, sweep_charts, time_chart
+from dpflbench.report.charts.files import KINDS, figure_path, write_figure
+from dpflbench.report.charts.looks import Look, looks
+from dpflbench.report.charts.winners import rank_chart, winner_chart
 from dpflbench.report.comparison import winner_sentence
-from dpflbench.report.drawing import Drawing
-from dpflbench.report.evidence import best_round_table, difference_table, gap_table
 from dpflbench.report.export import cells_csv, summary_csv, write_parquet
-from dpflbench.report.figures import figure_path
 from dpflbench.report.latex import latex_report
-from dpflbench.report.paper import paper_tables
-from dpflbench.report.table import Table, as_markdown, as_text
-from dpflbench.report.tables import utility_tables
+from dpflbench.report.sections import section_contents
+from dpflbench.report.tables.costs import cost_table, epsilon_table
+from dpflbench.report.tables.differences import best_round_table, difference_table
+from dpflbench.report.tables.gaps import gap_table
+from dpflbench.report.tables.table import Table, as_markdown, as_text
+from dpflbench.report.tables.utility import utility_tables
+from dpflbench.report.tables.who_pays import who_pays_table
 from dpflbench.report.view import View, view
-from dpflbench.report.whopays import who_pays_table
 from dpflbench.results.cells import Results
 from dpflbench.results.store import write_atomically
 
-FORMATS = ("html", "markdown", "csv", "latex", "parquet", "png", "pdf")
+FORMATS = ("html", "markdown", "csv", "latex", "parquet", *KINDS)
 
 
 @dataclass(frozen=True)
-class Report:
+class Contents:
     """All tables and charts of some results, each made once."""
 
     view: View
+    catalogue: Catalogue | None = None  # where sections come from; looked for if not given
     pictures: bool = False  # whether PNG figures will lie beside it
+
+    @cached_property
+    def added(self) -> list[Table | Chart]:
+        """What plugins add."""
+        return section_contents(self.view, self.catalogue)
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -41,7 +51,7 @@ class Report:
         v = self.view
         found = [
             *utility_tables(v),
-            *paper_tables(v),
+            *(t for t in self.added if isinstance(t, Table)),
             difference_table(v),
             epsilon_table(v),
             who_pays_table(v),
@@ -54,7 +64,24 @@ class Report:
     @cached_property
     def charts(self) -> list[Chart]:
         """Every chart the results allow, in reading order."""
-        return all_charts(self.view)
+        v = self.view
+        found = [
+            rounds_chart(v),
+            *sweep_charts(v),
+            winner_chart(v),
+            rank_chart(v),
+            *who_pays_charts(v),
+            participation_chart(v),
+            selection_chart(v),
+            time_chart(v),
+            *(c for c in self.added if isinstance(c, Chart)),
+        ]
+        return [chart for chart in found if chart is not None and chart.panels]
+
+    @cached_property
+    def looks(self) -> dict[str, Look]:
+        """How each algorithm looks in all of them."""
+        return looks(self.view)
 
 
 def summary_table(results: Results) -> str:
@@ -66,54 +93,33 @@ def summary_table(results: Results) -> str:
     return "\n\n".join([*parts, winner_sentence(v)]) + "\n"
 
 
-def markdown_report(report: Report, figures: bool = False) -> str:
+def markdown_report(contents: Contents) -> str:
     """The whole report as one Markdown text, with the PNG figures beside it if there are any."""
-    head = f"# {labels.markdown(report.view.name)}\n\n{labels.markdown(winner_sentence(report.view))}\n"
+    v = contents.view
+    head = f"# {labels.markdown(v.name)}\n\n{labels.markdown(winner_sentence(v))}\n"
     pictures = [
         f"## {labels.markdown(chart.title)}\n\n"
         f"![{labels.markdown(chart.title)}]({figure_path(chart, Path('figures'), 'png')})\n\n"
         f"{labels.markdown(chart.caption)}\n"
-        for chart in report.charts
-        if figures
+        for chart in contents.charts
+        if contents.pictures
     ]
-    tables = [as_markdown(table) for table in report.tables]
-    utility = sum(table.key.startswith("utility") for table in report.tables)
+    tables = [as_markdown(table) for table in contents.tables]
+    utility = sum(table.key.startswith("utility") for table in contents.tables)
     return "\n".join([head, *tables[:utility], *pictures, *tables[utility:]])
 
 
-def _markdown(report: Report, out: Path) -> list[Path]:
-    write_atomically(out / "report.md", markdown_report(report, figures=report.pictures))
-    return [out / "report.md"]
+def _html(contents: Contents) -> str:
+    from dpflbench.report.page import html_report
+
+    return html_report(contents.view, contents.tables, contents.charts, contents.looks)
 
 
-def _csv(report: Report, out: Path) -> list[Path]:
-    write_atomically(out / "summary.csv", summary_csv(report.view))
-    write_atomically(out / "cells.csv", cells_csv(report.view))
-    return [out / "summary.csv", out / "cells.csv"]
-
-
-def _latex(report: Report, out: Path) -> list[Path]:
-    write_atomically(out / "tables.tex", latex_report(report.tables))
-    return [out / "tables.tex"]
-
-
-def _html(report: Report, out: Path) -> list[Path]:
-    from dpflbench.report.html import html_report
-
-    write_atomically(out / "index.html", html_report(report.view, report.tables, report.charts))
-    return [out / "index.html"]
-
-
-def _parquet(report: Report, out: Path) -> list[Path]:
-    return write_parquet(report.view, out)
-
-
-WRITERS: dict[str, Callable[[Report, Path], list[Path]]] = {
-    "html": _html,
-    "markdown": _markdown,
-    "csv": _csv,
-    "latex": _latex,
-    "parquet": _parquet,
+TEXTS: dict[str, dict[str, Callable[[Contents], str]]] = {  # format → file name → its text
+    "html": {"index.html": _html},
+    "markdown": {"report.md": markdown_report},
+    "csv": {"summary.csv": lambda c: summary_csv(c.view), "cells.csv": lambda c: cells_csv(c.view)},
+    "latex": {"tables.tex": lambda c: latex_report(c.tables)},
 }
 
 
@@ -124,14 +130,20 @@ def check_formats(formats: Sequence[str]) -> None:
         raise DpflbenchError(f"--format {labels.short(unknown[0])}: unknown; allowed: {', '.join(FORMATS)}")
 
 
-def write_report(results: Results, out: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+def write_report(
+    results: Results, out: Path, formats: Sequence[str] = FORMATS, catalogue: Catalogue | None = None
+) -> list[Path]:
     """Write a report in the given formats; returns the files, the one to read first at the front."""
     check_formats(formats)
-    report = Report(view(results), "png" in formats)
+    contents, paths = Contents(view(results), catalogue, "png" in formats), []
     out.mkdir(parents=True, exist_ok=True)
-    kinds = [kind for kind in ("png", "pdf") if kind in formats]
-    if not kinds:
-        return [path for name in WRITERS if name in formats for path in WRITERS[name](report, out)]
-    drawing = Drawing(report.charts, report.view.algorithms, out / "figures", kinds)  # begins beside what follows
-    paths = [path for name in WRITERS if name in formats for path in WRITERS[name](report, out)]
-    return paths + drawing.finish()
+    for name, make in [item for each in TEXTS if each in formats for item in TEXTS[each].items()]:
+        paths.append(out / name)
+        write_atomically(paths[-1], make(contents))
+    if "parquet" in formats:
+        paths += write_parquet(contents.view, out)
+    kinds = [kind for kind in KINDS if kind in formats]
+    if kinds:
+        (out / "figures").mkdir(exist_ok=True)
+        paths += [p for c in contents.charts for p in write_figure(c, contents.looks, out / "figures", kinds)]
+    return paths

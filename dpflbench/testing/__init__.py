@@ -20,6 +20,7 @@ from dpflbench.testing.local_updates import check_local_update
 from dpflbench.testing.mechanisms import check_mechanism
 from dpflbench.testing.populations import check_budget, check_partition
 from dpflbench.testing.rules import ConformanceError
+from dpflbench.testing.sections import check_section
 from dpflbench.testing.selectors import check_selector
 from dpflbench.testing.sources import check_dataset, check_model
 from dpflbench.testing.transforms import check_transform
@@ -40,6 +41,7 @@ __all__ = [
     "check_part",
     "check_partition",
     "check_plugin",
+    "check_section",
     "check_selector",
     "check_transform",
     "examine",

@@ -137,7 +137,10 @@ def needs_methods(who: str, part: Any, interface: type, methods: Mapping[str, in
         method = getattr(part, name, None)
         if not callable(method):
             refuse(
-                who, f"has no {name}()", f"the interface {interface.__name__} of dpflbench.interfaces", f"add {name}()"
+                who,
+                f"has no {name}()",
+                f"the interface {interface.__name__} of {interface.__module__}",
+                f"add {name}()",
             )
         try:
             inspect.signature(method).bind(*range(count))

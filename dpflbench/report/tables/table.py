@@ -1,6 +1,6 @@
-"""Table: rows of entries that remember their number, and their plain, Markdown and CSV forms.
+"""Table: rows of items that remember their number, and their plain, Markdown and CSV forms.
 
-Entries hold text, not markup: each form escapes for its own place.
+Items hold text, not markup: each form escapes for its own place.
 """
 
 import csv
@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dpflbench.report.labels import clean, markdown, spreadsheet
+from dpflbench.report.labels import clean, markdown, number, signed, spreadsheet
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Item:
     """One place of a table."""
 
     text: str
@@ -23,26 +23,30 @@ class Entry:
     hint: str = ""  # more words where there is room, such as a hover
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """A titled table with notes."""
 
     key: str  # its anchor and file name
     title: str
     header: tuple[str, ...]  # may hold line breaks between levels
-    rows: tuple[tuple[Entry, ...], ...]
+    rows: tuple[tuple[Item, ...], ...]
     caption: str = ""
     notes: tuple[str, ...] = ()
     labels: int = 1  # leading columns that name the row
 
 
-def entry(text: object, value: float | None = None, **rest: bool | str) -> Entry:
-    """An entry from any text."""
-    bold, mark, hint = bool(rest.get("bold", False)), str(rest.get("mark", "")), str(rest.get("hint", ""))
-    return Entry(str(text), value, bold, mark, hint)
+def figure(value: float, digits: int = 2, unit: str = "") -> Item:
+    """An item that is its number."""
+    return Item(f"{number(value, digits)}{unit}", value)
 
 
-def _marked(item: Entry, escape: Callable[[object], str], bold: tuple[str, str]) -> str:
+def change(value: float) -> Item:
+    """An item that is a difference."""
+    return Item(signed(value), value)
+
+
+def _marked(item: Item, escape: Callable[[object], str], bold: tuple[str, str]) -> str:
     text = escape(item.text)
     if item.bold:
         text = f"{bold[0]}{text}{bold[1]}"

@@ -1,15 +1,15 @@
-"""Chart: what a figure shows, without how it is drawn. figures.py draws it for paper, svg.py for the HTML page."""
+"""Chart: what a figure shows, without how it is drawn. draw.py draws it, for the page and for files alike."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dpflbench.report.statistics import Floats
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Series:
     """Points of one algorithm."""
 
-    name: str  # what its style goes by
+    name: str  # what its look goes by
     x: Floats
     y: Floats
     low: Floats | None = None
@@ -19,7 +19,7 @@ class Series:
     hints: tuple[str, ...] = ()  # one a point
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Plane:
     """Two numeric axes."""
 
@@ -31,11 +31,11 @@ class Plane:
     x_ticks: tuple[float, ...] = ()  # empty: as it falls
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """One sign in a row."""
+    """One sign in a lane."""
 
-    row: int
+    lane: int
     x: float
     marker: str
     hint: str
@@ -43,15 +43,15 @@ class Mark:
     high: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """One row for each algorithm, signs along a numeric axis."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lanes:
+    """One lane for each algorithm, signs along a numeric axis."""
 
     title: str
     x_label: str
     names: tuple[str, ...]
     marks: tuple[Mark, ...]
-    joined: bool = False  # a thin line through the signs of a row
+    joined: bool = False  # a thin line through the signs of a lane
     x_log: bool = False
 
 
@@ -66,7 +66,7 @@ class Square:
     hint: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
     """Two axes of a few values each."""
 
@@ -78,10 +78,20 @@ class Grid:
     squares: tuple[Square, ...]
 
 
-Panel = Plane | Rows | Grid
-
-
 @dataclass(frozen=True, slots=True, eq=False)
+class Heat:
+    """Shares of many by many, the larger the darker."""
+
+    title: str
+    x_label: str
+    y_label: str
+    shares: Floats  # [rows from below, columns], between 0 and 1
+
+
+Panel = Plane | Lanes | Grid | Heat
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Chart:
     """One figure: panels of one kind and what explains them."""
 
@@ -89,6 +99,6 @@ class Chart:
     title: str
     caption: str
     panels: tuple[Panel, ...]
-    names: tuple[str, ...] = ()  # legend, by style
-    signs: tuple[tuple[str, str], ...] = field(default_factory=tuple)  # legend, marker → meaning
+    legend: bool = True  # whether it says whose colours are whose
+    signs: tuple[tuple[str, str], ...] = ()  # marker → meaning, for the legend
     same_y: bool = True  # panels with the same y label share its range

@@ -1,0 +1,56 @@
+"""What all charts share: which columns they show, and when an axis is logarithmic."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpflbench.report import labels
+from dpflbench.report.statistics import Floats
+from dpflbench.report.view import Column, View, coordinate_key
+from dpflbench.results.record import Metric
+
+MAX_PANELS = 16
+
+
+def name_of(value: Any) -> str:
+    """The name in a part's configuration, which may be the name alone."""
+    return str(value.get("name") or value.get("kind") or "") if isinstance(value, dict) else str(value)
+
+
+def representatives(view: View) -> list[Column]:
+    """The first column with a result, of each mechanism and data set."""
+    filled = {g.column.key for g in view.filled}
+    found: dict[tuple[str, ...], Column] = {}
+    for column in view.columns:
+        if column.key in filled:
+            kind = tuple(name_of(view.lookup(column, path)) for path in ("privacy.mechanism", "task.dataset"))
+            found.setdefault(kind, column)
+    return list(found.values())
+
+
+def panel_title(column: Column, view: View) -> str:
+    """What stands above the panel of a column."""
+    return column.title if column.coordinates else labels.short(view.name)
+
+
+def needs_log(metric: Metric, values: Floats) -> bool:
+    """Errors that differ by more than an order of magnitude need a logarithmic axis."""
+    known = values[np.isfinite(values)]
+    return bool(not metric.higher_is_better and known.size and known.min() > 0 and known.max() > 10 * np.median(known))
+
+
+def shown_columns(view: View) -> tuple[Sequence[Column], str]:
+    """The columns a chart has room for, and a sentence if those are not all."""
+    if len(view.columns) <= MAX_PANELS:
+        return view.columns, ""
+    return view.columns[:MAX_PANELS], f" The first {MAX_PANELS} of {len(view.columns)} columns; the tables have all."
+
+
+def by_other_axes(view: View, axes: Sequence[str]) -> list[tuple[str, list[Column]]]:
+    """Columns grouped by all axes but the given ones, each group with its label."""
+    found: dict[str, tuple[str, list[Column]]] = {}
+    for column in view.columns:
+        rest = {a: v for a, v in column.coordinates.items() if a not in axes}
+        found.setdefault(coordinate_key(rest), (labels.coordinates(rest), []))[1].append(column)
+    return list(found.values())

@@ -1,0 +1,105 @@
+"""Charts about winning: the winner map over privacy and data skew, and mean ranks with their critical difference."""
+
+import numpy as np
+
+from dpflbench.report import labels
+from dpflbench.report.charts.chart import Chart, Grid, Lanes, Mark, Square
+from dpflbench.report.charts.choice import MAX_PANELS, by_other_axes, panel_title
+from dpflbench.report.comparison import rank_matrix, ranked, to_best
+from dpflbench.report.statistics import LEVEL, critical_difference, friedman_p, mean_ranks
+from dpflbench.report.view import Column, View, coordinate_key
+
+
+def skew_axes(view: View) -> tuple[str, str] | None:
+    """The axes of privacy skew and data skew, if the suite has both."""
+    privacy = next((a for a in view.axes if a.startswith("privacy.epsilon")), None)
+    data = next((a for a in view.axes if a.startswith("task.partition")), None)
+    return (privacy, data) if privacy and data else None
+
+
+def _square(view: View, at: Column, row: int, column: int) -> Square:
+    order, where = ranked(view, at), panel_title(at, view)
+    if not order:
+        return Square(row, column, "", ("no result",), f"{where}: no private algorithm has a full result")
+    first = order[0]
+    text = (labels.clean(first.algorithm, 24), labels.number(first.mean))
+    if len(order) == 1:
+        return Square(row, column, first.algorithm, text, f"{where}: {labels.short(first.algorithm)} alone")
+    against = {d.algorithm: d for d in to_best(view, at)}[order[1].algorithm]
+    one, two = (f"{labels.short(g.algorithm)} {labels.mean_std(g.mean, g.std)}" for g in order[:2])
+    sure = f"{labels.p_equals(against.paired.p)}, Holm-corrected {labels.p_value(against.p_holm)}"
+    lead = f"lead {labels.number(abs(first.mean - order[1].mean))}{'' if against.significant else ' (n.s.)'}"
+    return Square(row, column, first.algorithm, (*text, lead), f"{where}: {one}, next {two}; {sure}")
+
+
+def winner_chart(view: View) -> Chart | None:
+    """Who is best where privacy is skewed this much and data that much."""
+    axes = skew_axes(view)
+    if axes is None:
+        return None
+
+    def key(column: Column, axis: str) -> str:
+        return coordinate_key({"": column.coordinates[axis]})
+
+    def distinct(axis: str) -> dict[str, str]:
+        found = {key(c, axis): c.coordinates[axis] for c in view.columns}
+        size = {k: float(v) if isinstance(v, int | float) else 0.0 for k, v in found.items()}
+        return {k: labels.axis_value(found[k]) for k in sorted(found, key=lambda k: size[k])}
+
+    across, down = (distinct(axis) for axis in axes)
+    panels = []
+    for title, columns in by_other_axes(view, axes):
+        places = [(c, list(down).index(key(c, axes[1])), list(across).index(key(c, axes[0]))) for c in columns]
+        metric = labels.metric_label(view.metrics[columns[0].key])
+        panels.append(
+            Grid(
+                title=f"{title}: {metric}" if title else metric,
+                x_label=labels.axis(axes[0]),
+                y_label=labels.axis(axes[1]),
+                columns=tuple(across.values()),
+                rows=tuple(down.values()),
+                squares=tuple(_square(view, *place) for place in places),
+            )
+        )
+    return Chart(
+        key="winners",
+        title="Winner map: privacy skew × data skew",
+        caption=f"Best private algorithm, its mean and its lead over the next; n.s.: not significant at {LEVEL} after "
+        "Holm's correction.",
+        panels=tuple(panels[:MAX_PANELS]),
+    )
+
+
+def rank_chart(view: View) -> Chart | None:
+    """Mean ranks over columns with Nemenyi's critical difference."""
+    names, values, up = rank_matrix(view)
+    if len(names) < 3 or len(values) < 2:
+        return None
+    ranks = mean_ranks(values, up)
+    cd = critical_difference(len(names), len(values))
+    order = [(names[i], float(ranks[i])) for i in np.argsort(ranks, kind="stable")]
+    marks = tuple(
+        Mark(
+            lane=lane,
+            x=rank,
+            marker="circle",
+            hint=f"{labels.short(name)}: mean rank {rank:.2f}",
+            low=rank - cd / 2,
+            high=rank + cd / 2,
+        )
+        for lane, (name, rank) in enumerate(order)
+    )
+    private = {g.algorithm for g in view.groups.values() if g.private}
+    followed = {part for name in names for part in (name, *name.split("/"))}
+    missing = [labels.short(a) for a in view.algorithms if a in private and a not in followed]
+    p = friedman_p(np.where(up[:, None], -values, values))
+    caption = (
+        f"Rank 1 is best; {len(values)} columns. Bars are as wide as Nemenyi's critical difference ({cd:.2f}): "
+        f"algorithms whose bars do not overlap differ at {LEVEL}. Friedman's test: {labels.p_equals(p)}. Columns are "
+        "the blocks, seeds are averaged."
+    )
+    if missing:
+        caption += f" Left out, for want of a full result somewhere: {labels.listing(missing)}."
+    panel = Lanes(title="", x_label="mean rank ↓", names=tuple(name for name, _ in order), marks=marks)
+    title = "Critical differences: mean rank over columns"
+    return Chart(key="ranks", title=title, caption=caption, panels=(panel,))
