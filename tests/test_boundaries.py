@@ -1,6 +1,7 @@
 """Who may import whom, and how light the command line stays."""
 
 import ast
+import re
 import resource
 import subprocess
 import sys
@@ -35,6 +36,32 @@ def imports_any(file: Path, *packages: str) -> bool:
 def test_the_harness_never_imports_the_built_in_plugins():
     guilty = [f for f in sources("dpflbench") if imports_any(f, "dpflbench_algorithms", "dpflbench_ma2024")]
     assert guilty == []
+
+
+def spoken(file: Path) -> str:
+    """All text of a source that is not a comment or a docstring."""
+    if file.suffix != ".py":
+        return file.read_text()
+    tree = ast.parse(file.read_text())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if (
+            isinstance(body, list)
+            and body
+            and isinstance(body[0], ast.Expr)
+            and isinstance(body[0].value, ast.Constant)
+        ):
+            body[0] = ast.Pass()
+    return ast.unparse(tree)
+
+
+def test_the_harness_names_no_algorithm(catalogue):
+    ours = {name for name, part in catalogue.parts["algorithms"].items() if part.distribution == "dpflbench"}
+    assert len(ours) >= 12
+    named = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, ours))})(?![\w-])")
+    files = [f for kind in ("py", "j2", "js", "css", "json") for f in (REPO / "dpflbench").rglob(f"*.{kind}")]
+    examples = {"scaffold.py"}  # the suite of a new plugin has somebody to compare with
+    assert {f.name: sorted(set(found)) for f in files if (found := named.findall(spoken(f)))}.keys() <= examples
 
 
 def test_plugins_see_the_public_side_of_the_harness_only():

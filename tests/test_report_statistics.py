@@ -122,3 +122,13 @@ def test_friedman_needs_three_columns_and_sees_a_constant_order():
     assert math.isnan(friedman_p(np.ones((5, 2))))
     assert friedman_p(np.ones((5, 3))) == 1.0
     assert friedman_p(np.tile([1.0, 2.0, 3.0], (8, 1))) < 0.001
+
+
+def test_equal_differences_have_a_mean_and_no_interval():
+    equal = paired([1.0, 1.0])
+    assert equal.mean == 1.0
+    assert math.isnan(equal.low)
+    assert math.isnan(equal.high)
+    assert math.isnan(paired([0.0, 0.0, 0.0]).low)
+    # 1 ± 12.706 * 1.414 / √2
+    assert (paired([0.0, 2.0]).low, paired([0.0, 2.0]).high) == pytest.approx((-11.706, 13.706), abs=0.001)

@@ -299,6 +299,30 @@ def test_the_winner_sentence_does_not_average_accuracies_and_errors():
     assert heads[1:] == ("MNIST\naccuracy (%) ↑", "Lending Club\nmse ↓")
 
 
+def test_a_lead_of_nothing_is_no_lead():
+    text = winner_sentence(view(make_results(("DPSGD", "WeiAvg"), seeds=2, utility=lambda a, s, w: 80.0 + s)))
+    assert "It is level with WeiAvg, the next one (exact paired test over 2 seeds: p = 1," in text
+    assert "0.00 points" not in text
+
+
+def test_a_tiny_p_is_smaller_and_not_equal():
+    def utility(algorithm, seed, where):
+        return {"DPSGD": 70.0, "WeiAvg": 80.0 + seed / 10}[algorithm]
+
+    text = winner_sentence(view(make_results(("DPSGD", "WeiAvg"), seeds=16, utility=utility)))
+    assert "over 16 seeds: p < 0.0001, Holm-corrected" in text
+
+
+def test_two_equal_seeds_give_no_interval():
+    def utility(algorithm, seed, where):
+        return {"DPSGD": 70.0, "WeiAvg": 71.0}[algorithm] + seed
+
+    v = view(make_results(("DPSGD", "WeiAvg"), seeds=2, utility=utility))
+    (row,) = difference_table(v).rows
+    assert [e.text for e in row[3:5]] == ["+1.00", "–"]
+    assert "confidence interval" not in winner_sentence(v)
+
+
 def test_ranking_is_by_mean_in_the_metrics_direction():
     v = view(make_results())
     assert [g.algorithm for g in ranked(v, v.columns[0])] == ["DPFL-BCS", "WeiAvg", "DPSGD"]
@@ -469,6 +493,7 @@ def test_numbers_for_reading():
         "∞",
         "–",
     ]
+    assert [labels.number(v) for v in (-0.0, -1.5, -123456.0)] == ["0.00", "−1.50", "−1.23e+05"]
     assert [labels.signed(v) for v in (1.0, -1.0, 0.0, -math.inf)] == ["+1.00", "−1.00", "+0.00", "−∞"]
     assert [labels.p_value(p) for p in (0.03125, 0.00001, math.nan)] == ["0.031", "<0.0001", "–"]
 

@@ -57,12 +57,13 @@ def _chart(sizes: Ints, counts: Ints, epsilon: Floats, delta: Floats, classifica
     order = np.argsort(-sizes, kind="stable")
     shares = (counts / np.maximum(counts.sum(1, keepdims=True), 1))[order]  # [N, C]
     seen = np.array([part.mean(axis=0) for part in np.array_split(shares, min(len(shares), MAX_SEEN))]).T
+    label = "label" if classification else "tenth of the labels"
     spread = f"{sizes.min()} to {sizes.max()}, median {np.median(sizes):g}"
     panels: list[Panel] = [
         _points(
             f"{len(sizes)} clients, {sizes.sum():,} training examples: {spread}", "training examples", sizes[order]
         ),
-        Heat("share of the client", CLIENTS, "label" if classification else "tenth of the labels", seen),
+        Heat(f"share of the client, darkest {seen.max():.2g}", CLIENTS, label, seen, len(sizes)),
     ]
     if np.isfinite(epsilon).all():
         budgets = f"epsilon {epsilon.min():.3g} to {epsilon.max():.3g}"

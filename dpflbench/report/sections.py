@@ -39,7 +39,10 @@ def section_contents(view: View, catalogue: Catalogue | None = None) -> list[Tab
         problems: list[str] = []
         try:
             section = build_section(asked, catalogue or _holding(name), f"report.sections[{i}]", problems)
-            out += [replace(c, key=f"{name}-{c.key}") for c in section.contents(view)] if section else []
+            found = list(section.contents(view)) if section else []
+            odd = [type(c).__name__ for c in found if not isinstance(c, Table | Chart)]
+            problems += [f"it holds a {odd[0]}; allowed: Table and Chart"] if odd else []
+            out += [] if odd else [replace(c, key=f"{name}-{c.key}") for c in found]
         except Exception as e:  # whatever a stranger's section raises is its problem, not the end of a report
             problems = [str(e) if isinstance(e, DpflbenchError) else f"{type(e).__name__}: {e}"]
         if problems:

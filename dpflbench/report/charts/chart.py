@@ -80,12 +80,13 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heat:
-    """Shares of many by many, the larger the darker."""
+    """Shares of many by many, the largest darkest."""
 
     title: str
     x_label: str
     y_label: str
-    shares: Floats  # [rows from below, columns], between 0 and 1
+    shares: Floats  # [rows from below, columns], from 0 on
+    count: int  # of what the columns stand for, which may be more than there are
 
 
 Panel = Plane | Lanes | Grid | Heat
