@@ -8,7 +8,7 @@ from tabulate import tabulate
 from dpflbench.assembly import assemble
 from dpflbench.canonical import content_digest
 from dpflbench.catalogue import Catalogue, load
-from dpflbench.cli.output import printable
+from dpflbench.cli.output import printable, say
 from dpflbench.execution.prepare import Place, prepare
 from dpflbench.forecast import Forecast, forecast
 from dpflbench.plan import Planned, plan_suite
@@ -28,7 +28,7 @@ def show_plan(suite: Suite, root: Path | None, without: tuple[str, ...], populat
         if cell.seed != first:
             continue
         if cell.run is None:
-            impossible[title(cell.algorithm, cell.coordinates)] = printable(cell.reason)
+            impossible[title(cell.algorithm, cell.coordinates)] = cell.reason
             continue
         where = [printable(text) for text in (cell.algorithm, *cell.coordinates.values())]
         made = assemble(planned.runs[cell.run].config, catalogue, [])
@@ -36,12 +36,13 @@ def show_plan(suite: Suite, root: Path | None, without: tuple[str, ...], populat
             rows.append([*where, *_figures(forecast(made[0], Place(root)))])
     headers = ["algorithm", *suite.axes, "uses", "noise scale", "ε spent", "share of ε", "noise / clip"]
     typer.echo(tabulate(rows, headers, tablefmt="simple", disable_numparse=True))
-    typer.echo(
-        f"\n{len(planned.runs)} runs for {len(planned.manifest.cells)} cells; figures are min / median / max over "
+    say()
+    say(
+        f"{len(planned.runs)} runs for {len(planned.manifest.cells)} cells; figures are min / median / max over "
         f"clients, seed {first}; noise / clip: norm of the noise in a round's mean against the clip bound."
     )
     for what, reason in impossible.items():
-        typer.echo(f"empty: {what}: {reason}")
+        say(f"empty: {what}: {reason}")
     if population is not None:
         _draw(planned, first, catalogue, root, population)
 
@@ -79,4 +80,4 @@ def _draw(planned: Planned, seed: int, catalogue: Catalogue, root: Path | None, 
         with writing(folder):
             paths = write_population(world.task, world.setup.epsilon, world.setup.delta, folder / f"{len(seen):02d}")
         for path in paths:
-            typer.echo(f"{coordinates(cell.coordinates) or 'population'}: {printable(path)}")
+            say(f"{coordinates(cell.coordinates) or 'population'}: {path}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dpflbench.cli.output import printable
+from dpflbench.cli.output import say
 from dpflbench.report.merge import Folder, merge
 from dpflbench.report.write import FORMATS, check_formats, summary_table, write_report
 from dpflbench.results.cells import Results
@@ -54,7 +54,7 @@ def report(
     if not quiet:
         typer.echo(summary_table(merged))
     paths = write(merged, target, chosen)
-    typer.echo(f"Report: {printable(paths[0] if paths else target)}")
+    say(f"Report: {paths[0] if paths else target}")
 
 
 def write(results: Results, target: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
