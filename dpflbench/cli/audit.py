@@ -6,7 +6,7 @@ import typer
 
 from dpflbench.catalogue import Catalogue, load
 from dpflbench.cli.options import Without
-from dpflbench.cli.output import printable
+from dpflbench.cli.output import say
 from dpflbench.errors import DpflbenchError, SuiteError
 from dpflbench.judges.audit import audit_algorithm
 from dpflbench.judges.bounds import trials_needed
@@ -70,18 +70,17 @@ def audit(
             for canary, found in outcomes:
                 audited, violations = audited + 1, violations + found.violated
                 low = found.epsilon if found.claim.mu is None else max(found.epsilon, found.epsilon_by_mu)
-                typer.echo(
-                    printable(
-                        f"{'VIOLATED' if found.violated else 'ok':8}  {name}, {which}, {canary}: charged epsilon "
-                        f"{found.claim.epsilon:.3f}, at least {low:.3f} given away"
-                    )
+                say(
+                    f"{'VIOLATED' if found.violated else 'ok':8}  {name}, {which}, {canary}: charged epsilon "
+                    f"{found.claim.epsilon:.3f}, at least {low:.3f} given away"
                 )
     twice = trials_needed(1.0, 2.0, confidence=confidence)
-    typer.echo(
+    say(
         f"{violations} of {audited} attacks show more than was charged, each at confidence {confidence:g} with "
-        f"{clients // 2} "
-        f"releases a world.\nTo see a charge of mu 1 that is really 2, {twice} releases a world are enough nine "
-        "times in ten; "
+        f"{clients // 2} releases a world."
+    )
+    say(
+        f"To see a charge of mu 1 that is really 2, {twice} releases a world are enough nine times in ten; "
         "an audit proves leaks, never their absence."
     )
     if violations:

@@ -6,7 +6,7 @@ import typer
 
 from dpflbench.catalogue import load
 from dpflbench.cli.options import DataRoot, Without, data_root
-from dpflbench.cli.output import printable
+from dpflbench.cli.output import say
 from dpflbench.testing import examine
 
 
@@ -28,15 +28,11 @@ def check(
     for outcome in outcomes:
         what = f"{outcome.part.kind[:-1]} {outcome.part.name}"
         if outcome.status == "failed":
-            typer.echo(f"failed  {printable(outcome.message)}")
+            say(f"failed  {outcome.message}")
         elif not quiet:
             why = f": {outcome.message}" if outcome.message else ""
-            typer.echo(
-                f"{outcome.status:<6}  {printable(f'{what} ({outcome.part.plugin}, {outcome.seconds:.1f} s){why}')}"
-            )
+            say(f"{outcome.status:<6}  {what} ({outcome.part.plugin}, {outcome.seconds:.1f} s){why}")
     count = {status: sum(o.status == status for o in outcomes) for status in ("ok", "partly", "failed")}
-    typer.echo(
-        f"{len(outcomes)} parts: {count['ok']} ok, {count['partly']} not wholly checked, {count['failed']} failed"
-    )
+    say(f"{len(outcomes)} parts: {count['ok']} ok, {count['partly']} not wholly checked, {count['failed']} failed")
     if count["failed"]:
         raise typer.Exit(1)

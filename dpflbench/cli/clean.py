@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dpflbench.cli.output import printable
+from dpflbench.cli.output import say
 from dpflbench.execution.cleaning import leftovers, remove
 from dpflbench.results.store import Store
 
@@ -23,8 +23,8 @@ def clean(results: Folder, stale: Stale = False, dry_run: DryRun = False) -> Non
     found, size = list(leftovers(Store(results), stale)), 0
     for leftover in found:
         size += 0 if dry_run else remove(leftover)
-        typer.echo(printable(f"{'would remove' if dry_run else 'removed'} {leftover.path}: {leftover.reason}"))
+        say(f"{'would remove' if dry_run else 'removed'} {leftover.path}: {leftover.reason}")
     if not found:
-        typer.echo("Nothing to remove.")
+        say("Nothing to remove.")
     elif not dry_run:
-        typer.echo(f"{len(found)} removed, {size / 1e6:.2f} MB.")
+        say(f"{len(found)} removed, {size / 1e6:.2f} MB.")

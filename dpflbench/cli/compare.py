@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dpflbench.cli.output import printable
+from dpflbench.cli.output import say
 from dpflbench.errors import DpflbenchError
 from dpflbench.regression import Limits, baseline_of, dump_baseline, load_baseline
 from dpflbench.regression import compare as compared
@@ -47,7 +47,7 @@ def compare(
         text = dump_baseline(baseline_of(found))
         with writing(baseline):
             write_atomically(baseline, text)
-        typer.echo(f"Baseline: {printable(baseline)}, {baseline.stat().st_size:,} bytes")
+        say(f"Baseline: {baseline}, {baseline.stat().st_size:,} bytes")
         return
     comparison = compared(found, load_baseline(baseline), Limits(tolerance, slowdown or math.inf, not ignore_numerics))
     text = as_markdown(comparison)
@@ -57,11 +57,9 @@ def compare(
                 write_atomically(path, content)
     if markdown:
         for check in comparison.failed:
-            typer.echo(printable(f"failed  {check.tier}: {check.name}: {check.message}"))
-    typer.echo(
-        text
-        if not markdown
-        else f"{len(comparison.checks)} checks, {len(comparison.failed)} failed: {printable(markdown)}"
-    )
+            say(f"failed  {check.tier}: {check.name}: {check.message}")
+        say(f"{len(comparison.checks)} checks, {len(comparison.failed)} failed: {markdown}")
+    else:
+        typer.echo(text)
     if comparison.failed:
         raise typer.Exit(1)

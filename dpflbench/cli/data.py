@@ -11,7 +11,7 @@ import typer
 
 from dpflbench.catalogue import load
 from dpflbench.cli.options import DataRoot, Without, data_root
-from dpflbench.cli.output import printable
+from dpflbench.cli.output import printable, say
 from dpflbench.errors import DataError
 from dpflbench.schema import parameters
 from dpflbench.tasks.cache import cache_folder
@@ -26,7 +26,8 @@ def list_data(context: typer.Context, data: DataRoot = None, without: Without = 
         context.obj = (data, without)
         return
     root = data_root(data)
-    typer.echo(f"data folder: {root if root is not None else 'none (set $DPFLBENCH_DATA or --data)'}\n")
+    say(f"data folder: {root if root is not None else 'none (set $DPFLBENCH_DATA or --data)'}")
+    say()
     for name, part in sorted(load(without or ()).parts["datasets"].items()):
         _show(name, part.factory, root)
     _show_cache()
@@ -49,7 +50,7 @@ def get(
     named = data or outer or (Path(os.environ["DPFLBENCH_DATA"]) if os.environ.get("DPFLBENCH_DATA") else None)
     known = dataset.availability(data_root(named) if named is not None and named.exists() else None)
     if known.found:
-        typer.echo(f"{name}: already there ({known.where})")
+        say(f"{name}: already there ({known.where})")
     elif not known.downloadable or not hasattr(dataset, "download"):
         raise DataError(f"data get {name}: no download; get it: {known.get}")
     elif named is None:
@@ -70,9 +71,8 @@ def _fetch(dataset: Any, name: str, root: Path) -> None:
 
 def _show_cache() -> None:
     kept = [path.stat().st_size for path in cache_folder().glob("*.pt")]
-    typer.echo(
-        f"\ncache: {printable(cache_folder())}, {len(kept)} files, {sum(kept) / 1e6:.0f} MB; may be deleted at any time"
-    )
+    say()
+    say(f"cache: {cache_folder()}, {len(kept)} files, {sum(kept) / 1e6:.0f} MB; may be deleted at any time")
 
 
 def _needed(factory: Any) -> list[str]:
@@ -84,9 +84,9 @@ def _show(name: str, factory: Any, root: Path | None) -> None:
     """One data set on a few lines."""
     needed = _needed(factory)
     head, lines = (f"your own file: give {', '.join(needed)} in the suite", {}) if needed else _state(factory(), root)
-    typer.echo(f"{printable(name):<14} {printable(head)}")
+    say(f"{printable(name):<14} {head}")
     for key, value in lines.items():
-        typer.echo(f"    {key:<10} {printable(value)}")
+        say(f"    {key:<10} {value}")
 
 
 def _state(dataset: Any, root: Path | None) -> tuple[str, dict[str, str]]:

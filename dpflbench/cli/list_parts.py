@@ -28,23 +28,13 @@ def list_parts(
         raise DpflbenchError(f"list {kind}: unknown; {suggest(kind, KINDS)}")
     catalogue = load(without or ())
     for each in [kind] if kind else KINDS:
-        rows = [
-            [
-                printable(part.name),
-                printable(_parameters(part.factory)),
-                *_extra(each, part.factory),
-                printable(f"{part.distribution} {part.version}"),
-                printable(part.plugin),
-            ]
-            for _, part in sorted(catalogue.parts[each].items(), key=lambda item: item[0].lower())
-        ]
-        headers = [
-            each[:-1],
-            "parameters (defaults)",
-            *(["trainable"] if each == "models" else []),
-            "supplied by",
-            "plugin",
-        ]
+        rows = []
+        for _, part in sorted(catalogue.parts[each].items(), key=lambda item: item[0].lower()):
+            supplier = f"{part.distribution} {part.version}", part.plugin
+            texts = part.name, _parameters(part.factory), *_extra(each, part.factory), *supplier
+            rows.append([printable(text) for text in texts])
+        extra = ["trainable"] if each == "models" else []
+        headers = [each[:-1], "parameters (defaults)", *extra, "supplied by", "plugin"]
         typer.echo(tabulate(rows, headers, tablefmt="simple", maxcolwidths=[None, 60] + [None] * (len(headers) - 2)))
         typer.echo("")
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dpflbench.catalogue import load
-from dpflbench.cli.output import printable
+from dpflbench.cli.output import say
 from dpflbench.errors import DpflbenchError
 from dpflbench.results.store import writing
 from dpflbench.scaffold import names_of, write_skeleton
@@ -24,8 +24,9 @@ def new_plugin(
     with writing(out or Path(names.distribution), "; give another folder by --out"):
         root, files = write_skeleton(name, out)
     for file in files:
-        typer.echo(printable(root / file))
-    typer.echo(f'\nNext: pip install -e "{printable(root)}[dev]" && dpflbench check {names.plugin}')
+        say(root / file)
+    say()
+    say(f'Next: pip install -e "{root}[dev]" && dpflbench check {names.plugin}')
 
 
 def _free(plugin: str, label: str) -> None:

@@ -3,12 +3,19 @@
 import codecs
 import sys
 
+import typer
+
 PLAINER = {"↑": "^", "↓": "v", "≈": "~", "–": "-", "−": "-", "—": "-", "…": "...", "ε": "epsilon", "∞": "inf", "×": "x"}
 
 
 def printable(text: object) -> str:
     """The text with control and formatting characters shown as escapes; line breaks and tabs too."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+
+
+def say(line: object = "") -> None:
+    """Print one line."""
+    typer.echo(printable(line))
 
 
 def say_what_the_terminal_can() -> None:

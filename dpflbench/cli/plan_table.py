@@ -7,7 +7,7 @@ from tabulate import tabulate
 
 from dpflbench.canonical import content_digest
 from dpflbench.catalogue import Catalogue, load
-from dpflbench.cli.output import printable
+from dpflbench.cli.output import printable, say
 from dpflbench.execution.attempt import assembly_of
 from dpflbench.execution.prepare import Place, prepare
 from dpflbench.forecast import Forecast, forecast
@@ -28,19 +28,20 @@ def show_plan(suite: Suite, root: Path | None, without: tuple[str, ...], populat
         if cell.seed != first:
             continue
         if cell.run is None:
-            impossible[title(cell.algorithm, cell.coordinates)] = printable(cell.reason)
+            impossible[title(cell.algorithm, cell.coordinates)] = cell.reason
             continue
         where = [printable(text) for text in (cell.algorithm, *cell.coordinates.values())]
         assembly = assembly_of(planned.runs[cell.run], catalogue)
         rows.append([*where, *_figures(forecast(assembly, Place(root)))])
     headers = ["algorithm", *suite.axes, "uses", "noise scale", "ε spent", "share of ε", "noise / clip"]
     typer.echo(tabulate(rows, headers, tablefmt="simple", disable_numparse=True))
-    typer.echo(
-        f"\n{len(planned.runs)} runs for {len(planned.manifest.cells)} cells; figures are min / median / max over "
+    say()
+    say(
+        f"{len(planned.runs)} runs for {len(planned.manifest.cells)} cells; figures are min / median / max over "
         f"clients, seed {first}; noise / clip: norm of the noise in a round's mean against the clip bound."
     )
     for what, reason in impossible.items():
-        typer.echo(f"empty: {what}: {reason}")
+        say(f"empty: {what}: {reason}")
     if population is not None:
         _draw(planned, first, catalogue, root, population)
 
@@ -78,4 +79,4 @@ def _draw(planned: Planned, seed: int, catalogue: Catalogue, root: Path | None, 
         with writing(folder):
             paths = write_population(world.task, world.setup.epsilon, world.setup.delta, folder / f"{len(seen):02d}")
         for path in paths:
-            typer.echo(f"{coordinates(cell.coordinates) or 'population'}: {printable(path)}")
+            say(f"{coordinates(cell.coordinates) or 'population'}: {path}")

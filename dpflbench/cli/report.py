@@ -8,7 +8,7 @@ import typer
 
 from dpflbench.catalogue import Catalogue, load
 from dpflbench.cli.options import Without
-from dpflbench.cli.output import printable
+from dpflbench.cli.output import say
 from dpflbench.report.merge import Folder, merge
 from dpflbench.report.write import FORMATS, check_formats, summary_table, write_report
 from dpflbench.results.cells import Results
@@ -57,7 +57,7 @@ def report(
     if not quiet:
         typer.echo(summary_table(merged))
     paths = write(merged, target, chosen, load(without) if without else None)
-    typer.echo(f"Report: {printable(paths[0] if paths else target)}")
+    say(f"Report: {paths[0] if paths else target}")
 
 
 def write(

@@ -12,7 +12,7 @@ import torch
 import typer
 
 from dpflbench.catalogue import Catalogue, load
-from dpflbench.cli.output import printable
+from dpflbench.cli.output import printable, say
 from dpflbench.cli.report import write
 from dpflbench.execution import executors
 from dpflbench.execution.display import display
@@ -70,7 +70,8 @@ def run_suite(
     results = store.results()
     typer.echo(summary_table(results))
     write(results, store.root / "report", catalogue=catalogue)
-    typer.echo(f"\nReport: {printable(store.root / 'report')}")
+    say()
+    say(f"Report: {store.root / 'report'}")
     if any(record.status == "failed" for record in results.records.values()):
         raise typer.Exit(1)
 
@@ -118,9 +119,9 @@ def carry_out(
 def _explain(planned: Planned, store: Store) -> None:
     """One line a run, and how many of each kind."""
     if store.outdated():
-        typer.echo(printable(OUTDATED.format(store.root)))
+        say(OUTDATED.format(store.root))
     named, counts = planned.manifest.titles, Counter[str]()
     for each in explanations(planned.runs, store):
         counts[each.verdict] += 1
-        typer.echo(printable(f"{each.verdict:8}  {each.run}  {named[each.run]}: {each.reason}"))
-    typer.echo(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+        say(f"{each.verdict:8}  {each.run}  {named[each.run]}: {each.reason}")
+    say(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))

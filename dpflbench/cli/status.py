@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from tabulate import tabulate
 
-from dpflbench.cli.output import printable
+from dpflbench.cli.output import printable, say
 from dpflbench.execution.display import ENDED, running_row
 from dpflbench.execution.progress import alive, duration
 from dpflbench.results.store import Store
@@ -23,32 +23,23 @@ def status(results: Folder) -> None:
     total, named = len(found.manifest.runs), found.manifest.titles
     counts = Counter(str(record.status) for record in found.records.values())
     parts = ", ".join(f"{counts[kind]} {kind}" for kind in ENDED if counts[kind])
-    typer.echo(
-        printable(
-            f"{found.manifest.name}: {len(found.records)} of {total} runs have a record{': ' if parts else ''}{parts}"
-        )
-    )
+    say(f"{found.manifest.name}: {len(found.records)} of {total} runs have a record{': ' if parts else ''}{parts}")
     for record in found.records.values():
         if record.status != "done":
-            typer.echo(printable(f"{record.status}: {record.id} {named[record.id]}: {record.reason}"))
+            say(f"{record.status}: {record.id} {named[record.id]}: {record.reason}")
     for problem in found.problems:
-        typer.echo(printable(f"damaged, to be repeated: {problem.text}"))
+        say(f"damaged, to be repeated: {problem.text}")
     aside = len(list((results / "records" / "set-aside").glob("*.json")))
     if aside:
-        typer.echo(f"{aside} damaged records were set aside earlier; `dpflbench clean` removes them")
+        say(f"{aside} damaged records were set aside earlier; `dpflbench clean` removes them")
     processes = alive(store)
     for process in processes:
         ago, left = max(0.0, time.time() - process.updated), process.seconds_left
-        typer.echo(
-            "\n"
-            + printable(
-                f"process {process.pid} on {process.host}, heard of {duration(ago)} ago"
-                f"{'' if left is None else f', about {duration(left)} left'}:"
-            )
-        )
+        soon = "" if left is None else f", about {duration(left)} left"
+        say()
+        say(f"process {process.pid} on {process.host}, heard of {duration(ago)} ago{soon}:")
         rows = [[printable(text) for text in running_row(row)] for row in process.running]
-        typer.echo(
-            tabulate(rows, ["run", "round", "utility", "rounds/s", "where"], tablefmt="simple", disable_numparse=True)
-        )
+        headers = ["run", "round", "utility", "rounds/s", "where"]
+        typer.echo(tabulate(rows, headers, tablefmt="simple", disable_numparse=True))
     if not processes and len(found.records) < total:
-        typer.echo("nothing is running here; `dpflbench run` does what is missing")
+        say("nothing is running here; `dpflbench run` does what is missing")

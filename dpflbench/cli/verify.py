@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dpflbench.catalogue import load
-from dpflbench.cli.output import printable
+from dpflbench.cli.output import say
 from dpflbench.judges.verify import verify as findings
 from dpflbench.results.store import Store
 
@@ -22,18 +22,17 @@ def verify(
     for finding in findings(Store(results).results(), load()):
         if finding.problems:
             bad += 1
-            typer.echo(printable(f"FAIL  {finding.run or '-':20}  {finding.label}"))
+            say(f"FAIL  {finding.run or '-':20}  {finding.label}")
             for problem in finding.problems:
-                typer.echo(printable(f"      {problem}"))
+                say(f"      {problem}")
             continue
         good, missing = good + (not finding.missing), missing + finding.missing
         alone += len(finding.accountants) == 1
         if not quiet:
-            typer.echo(
-                printable(f"{'–' if finding.missing else 'ok':4}  {finding.run:20}  {finding.label}: {finding.summary}")
-            )
+            say(f"{'–' if finding.missing else 'ok':4}  {finding.run:20}  {finding.label}: {finding.summary}")
     extra = f", {alone} of them by one accountant alone" if alone else ""
     extra += f", {missing} not there (yet)" if missing else ""
-    typer.echo(f"{'NOT VERIFIED' if bad else 'Verified'}: {good} runs stand a recount, {bad} findings{extra}.")
+    verdict = "NOT VERIFIED" if bad else "Verified"
+    say(f"{verdict}: {good} runs stand a recount, {bad} findings{extra}.")
     if bad or not good:
         raise typer.Exit(1)
