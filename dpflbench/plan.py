@@ -9,11 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dpflbench import __version__
 from dpflbench.assembly import Assembly, assemble
 from dpflbench.canonical import content_digest
-from dpflbench.catalogue import Catalogue, harness_digest, source_digest
+from dpflbench.catalogue import Catalogue
 from dpflbench.errors import SuiteError
+from dpflbench.provenance.runs import sources_of
 from dpflbench.results.cells import Cell, Manifest
 from dpflbench.schema import plain
 from dpflbench.suite import Entry, Suite, normalise, set_path
@@ -25,7 +25,7 @@ class Run:
 
     id: str
     config: Mapping[str, Any]
-    plugins: Mapping[str, str]
+    plugins: Mapping[str, str]  # digests of the sources of the harness and of each part
     data_digest: str
 
 
@@ -42,7 +42,7 @@ def plan_suite(suite: Suite, catalogue: Catalogue, root: Path | None) -> Planned
     is missing.
     """
     problems: list[str] = []
-    cells: list[tuple[dict[str, Any], Entry, int, Any, str]] = []
+    columns: list[tuple[dict[str, Any], Entry, Any, str]] = []
     digests: dict[str, str] = {}
     for values in itertools.product(*suite.axes.values()):
         coordinates = dict(zip(suite.axes, values, strict=True))
@@ -55,22 +55,23 @@ def plan_suite(suite: Suite, catalogue: Catalogue, root: Path | None) -> Planned
             made = assemble(config, catalogue, found, f"algorithms[{entry.index}].with")
             reason = _impossible(made[0], suite, entry, found) if made else ""
             problems += found
-            cells += [(coordinates, entry, seed, made, reason) for seed in suite.seeds]
+            columns.append((coordinates, entry, made, reason))
     if problems:
         raise SuiteError([f"{suite.where}: {p}" for p in dict.fromkeys(problems)])
     runs: dict[str, Run] = {}
     table: list[Cell] = []
-    for coordinates, entry, seed, made, reason in cells:
+    for coordinates, entry, made, reason in columns:
         if reason:
-            table.append(Cell(coordinates, entry.label, seed, None, reason))
+            table += [Cell(coordinates, entry.label, seed, None, reason) for seed in suite.seeds]
             continue
         assembly, canonical = made
         key = content_digest(canonical["task"]["dataset"])
         if key not in digests:
             digests[key] = assembly.dataset.digest(root)
-        run = make_run({**canonical, "seed": seed}, assembly, digests[key])
-        runs[run.id] = run
-        table.append(Cell(coordinates, entry.label, seed, run.id))
+        for seed in suite.seeds:
+            run = make_run({**canonical, "seed": seed}, assembly, digests[key])
+            runs[run.id] = run
+            table.append(Cell(coordinates, entry.label, seed, run.id))
     return Planned(Manifest(suite.name, _describe(suite), table), runs)
 
 
@@ -87,21 +88,9 @@ def _impossible(assembly: Assembly, suite: Suite, entry: Entry, problems: list[s
 
 
 def make_run(config: Mapping[str, Any], assembly: Assembly, data_digest: str) -> Run:
-    """The run of a canonical configuration; its id covers configuration, plugins, harness and data."""
-    plugins = plugin_sources(assembly)
-    return Run(content_digest([config, plugins, data_digest])[:20], config, plugins, data_digest)
-
-
-def plugin_sources(assembly: Assembly) -> dict[str, str]:
-    """Version and source digest of every package that supplies a part of a run, and of the harness."""
-    sources = {"dpflbench": f"{__version__} {harness_digest()[:16]}"}
-    for part in assembly.parts:
-        sources.setdefault(part.module.partition(".")[0], part.source)
-    algorithm = assembly.algorithm
-    for piece in (algorithm.selector, algorithm.aggregator, algorithm.transform):
-        package = type(piece).__module__.partition(".")[0]
-        sources.setdefault(package, f"{package} {source_digest(package)[:16]}")
-    return dict(sorted(sources.items()))
+    """The run of a canonical configuration; its id covers configuration, sources and data."""
+    sources = sources_of(assembly)
+    return Run(content_digest([config, sources, data_digest])[:20], config, sources, data_digest)
 
 
 def _describe(suite: Suite) -> dict[str, Any]:

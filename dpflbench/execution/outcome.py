@@ -19,6 +19,7 @@ from dpflbench.execution.yardstick import reference
 from dpflbench.federation.evaluate import evaluate_clients, evaluate_mean_phi, metric_of, pooled
 from dpflbench.federation.simulate import Clock, State
 from dpflbench.plan import Run
+from dpflbench.provenance.runs import modules_of
 from dpflbench.results.record import MSE, Record, Status
 
 
@@ -87,8 +88,8 @@ def bare_record(run: Run, assembly: Assembly, status: Status, reason: str, measu
     )
 
 
-def measured(clock: Clock, device: str) -> dict[str, Any]:
-    """Times and machine: what no digest covers."""
+def measured(clock: Clock, device: str, assembly: Assembly) -> dict[str, Any]:
+    """Times, machine and modules: what no digest covers."""
     seconds = time.perf_counter() - clock.started
     return {
         "seconds": seconds,
@@ -98,6 +99,7 @@ def measured(clock: Clock, device: str) -> dict[str, Any]:
         "started": time.time() - seconds,
         **environment(device),
         **reference(device),
+        "modules": modules_of(assembly),
     }
 
 
