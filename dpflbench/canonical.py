@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 MAX_ARRAY_BYTES, MAX_RECORD_BYTES = 1 << 28, 1 << 30  # unpacked: 10 million releases fit, a bomb does not
+PLAIN = {str, int, bool, type(None)}
 DTYPES = {"<f8", "<f4", "<i8", "<i4", "<i2", "|i1", "|u1", "|b1"}
 
 
@@ -36,6 +37,8 @@ def _fingerprint(raw: bytes) -> str:
 
 def encode(value: Any, pack: Callable[[bytes], str] = _pack) -> Any:
     """A value as JSON: arrays compressed, non-finite floats as strings, keys as strings."""
+    if type(value) in PLAIN:  # most of all there is, and asking for its kind is most of the work
+        return value
     if isinstance(value, np.ndarray):
         flat = np.ascontiguousarray(value)
         flat = flat.astype(flat.dtype.newbyteorder("<"))

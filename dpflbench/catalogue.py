@@ -4,14 +4,10 @@ Walks the entry points itself: pluggy's bulk loader skips a second plugin of the
 broken import stops everything.
 """
 
-import hashlib
 import inspect
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from typing import Any
 
 import pluggy
@@ -23,7 +19,7 @@ from dpflbench.schema import suggest
 GROUP = "dpflbench"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """One named factory and who supplied it."""
 
@@ -34,11 +30,6 @@ class Part:
     distribution: str
     version: str
     module: str
-
-    @property
-    def source(self) -> str:
-        """Distribution, version and source digest: what a run id covers, so that an edited plugin is a new run."""
-        return f"{self.distribution} {self.version} {source_digest(self.module.partition('.')[0])[:16]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,40 +179,3 @@ def _misfit(kind: str, name: str, factory: Callable[..., Any]) -> str:
         if inspect.isabstract(factory):
             return f"leaves {', '.join(sorted(getattr(factory, '__abstractmethods__', ())))} abstract"
     return ""
-
-
-@lru_cache
-def source_digest(package: str) -> str:
-    """SHA-256 over the Python sources of an importable package (or single-file module)."""
-    module = sys.modules[package]
-    roots = [Path(p) for p in getattr(module, "__path__", [])] or [Path(str(module.__file__))]
-    return digest_of_sources(roots)
-
-
-def digest_of_sources(roots: Iterable[Path]) -> str:
-    """SHA-256 over .py files, by path relative to their root."""
-    total = hashlib.sha256()
-    for root in roots:
-        files = sorted(root.rglob("*.py")) if root.is_dir() else [root]
-        for file in files:
-            total.update(f"{file.relative_to(root)}\0".encode())
-            total.update(hashlib.sha256(file.read_bytes()).digest())
-    return total.hexdigest()
-
-
-@lru_cache
-def harness_digest() -> str:
-    """SHA-256 over what of dpflbench itself can change a result: data, federation, privacy, interfaces, randomness."""
-    here = Path(__file__).parent
-    names = (
-        "tasks",
-        "federation",
-        "interfaces.py",
-        "randomness.py",
-        "privacy/gaussian_dp.py",
-        "privacy/ledger.py",
-        "privacy/sensitivity.py",
-        "execution/prepare.py",
-        "execution/outcome.py",
-    )
-    return digest_of_sources(here / name for name in names)

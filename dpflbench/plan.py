@@ -9,11 +9,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dpflbench import __version__
 from dpflbench.assembly import Assembly, assemble
 from dpflbench.canonical import content_digest
-from dpflbench.catalogue import Catalogue, harness_digest, source_digest
+from dpflbench.catalogue import Catalogue
 from dpflbench.errors import SuiteError
+from dpflbench.provenance.runs import sources_of
 from dpflbench.report.sections import build_section
 from dpflbench.results.cells import Cell, Manifest
 from dpflbench.schema import plain
@@ -27,7 +27,7 @@ class Run:
 
     id: str
     config: Canonical
-    plugins: Mapping[str, str]
+    plugins: Mapping[str, str]  # digests of the sources of the harness and of each part
     data_digest: str
     assembly: Assembly | None = field(default=None, compare=False, repr=False)  # where it was planned
 
@@ -95,21 +95,9 @@ def _impossible(assembly: Assembly, suite: Suite, entry: AlgorithmEntry, problem
 
 
 def make_run(config: Canonical, assembly: Assembly, data_digest: str) -> Run:
-    """The run of a canonical configuration; its id covers configuration, plugins, harness and data."""
-    plugins = plugin_sources(assembly)
-    return Run(content_digest([config, plugins, data_digest])[:20], config, plugins, data_digest)
-
-
-def plugin_sources(assembly: Assembly) -> dict[str, str]:
-    """Version and source digest of every package that supplies a part of a run, and of the harness."""
-    sources = {"dpflbench": f"{__version__} {harness_digest()[:16]}"}
-    for part in assembly.parts:
-        sources.setdefault(part.module.partition(".")[0], part.source)
-    algorithm = assembly.algorithm
-    for piece in (algorithm.selector, algorithm.aggregator, algorithm.transform):
-        package = type(piece).__module__.partition(".")[0]
-        sources.setdefault(package, f"{package} {source_digest(package)[:16]}")
-    return dict(sorted(sources.items()))
+    """The run of a canonical configuration; its id covers configuration, sources and data."""
+    sources = sources_of(assembly)
+    return Run(content_digest([config, sources, data_digest])[:20], config, sources, data_digest)
 
 
 def _describe(suite: Suite) -> dict[str, Any]:

@@ -6,12 +6,13 @@ Used for every section of a suite and for every part of every plugin: a frozen d
 
 import dataclasses
 import difflib
+import functools
 import inspect
 import math
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Union
 
@@ -41,6 +42,10 @@ def parameters(factory: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     """Name → (annotation, default) of a factory's parameters; the default is `inspect.Parameter.empty` where there is
     none.
     """
+    return _remembered(factory) if isinstance(factory, Hashable) else _parameters(factory)
+
+
+def _parameters(factory: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     target = factory.__init__ if inspect.isclass(factory) else factory
     try:
         hints = typing.get_type_hints(target)
@@ -54,6 +59,9 @@ def parameters(factory: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
         for name, p in inspect.signature(factory).parameters.items()
         if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
     }
+
+
+_remembered = functools.cache(_parameters)  # a plan asks hundreds of times for the same few
 
 
 def build(factory: Callable[..., Any], given: Any, path: str, problems: list[str]) -> Any:

@@ -1,11 +1,10 @@
-"""Finding plugins: who supplied what, what is refused, and what a source digest covers."""
+"""Finding plugins: who supplied what, and what is refused."""
 
 from importlib.metadata import EntryPoint
 
 import pytest
 
-from dpflbench import catalogue
-from dpflbench.catalogue import digest_of_sources, harness_digest, load, source_digest
+from dpflbench.catalogue import load
 from dpflbench.errors import DpflbenchError, PluginError
 from dpflbench.hookspecs import HOOKS, KINDS, kind_of
 from dpflbench.interfaces import Aggregator, Dataset, Mechanism, Setup
@@ -59,13 +58,6 @@ def test_an_interface_tells_its_kind():
     assert kind_of(int | None) is None
 
 
-def test_a_source_is_distribution_version_and_digest():
-    part = load().parts["aggregators"]["mean"]
-    distribution, version, digest = part.source.split(" ")
-    assert (distribution, version) == ("dpflbench", part.version)
-    assert digest == source_digest("dpflbench_algorithms")[:16]
-
-
 def test_an_unknown_part_is_answered_with_the_nearest_one():
     with pytest.raises(DpflbenchError, match=r"unknown aggregator 'maen'; did you mean 'mean'\?"):
         load(points=POINTS).get("aggregators", "maen")
@@ -106,32 +98,6 @@ def test_two_distributions_with_a_plugin_of_one_name_are_both_named(monkeypatch,
         "plugin 'same' of second-one 2.0: first-one has a plugin of that name too; "
         "go on without a plugin by --without NAME"
     )
-
-
-def test_an_edited_plugin_has_another_source(monkeypatch, tmp_path):
-    install(tmp_path, "third-party")
-    monkeypatch.syspath_prepend(tmp_path)
-    first = load().parts["aggregators"]["third_party"].source
-    assert first.startswith("third-party 1.0 ")
-    (tmp_path / "third_party.py").write_text((tmp_path / "third_party.py").read_text() + "# changed\n")
-    catalogue.source_digest.cache_clear()
-    assert load().parts["aggregators"]["third_party"].source != first
-
-
-def test_a_digest_covers_names_and_contents_of_sources_and_nothing_else(tmp_path):
-    def digest(**files):
-        for old in tmp_path.rglob("*"):
-            if old.is_file():
-                old.unlink()
-        for name, text in files.items():
-            (tmp_path / name.replace("_dot_", ".")).write_text(text)
-        return digest_of_sources([tmp_path])
-
-    first = digest(a_dot_py="x = 1\n")
-    assert digest(a_dot_py="x = 1\n", notes_dot_txt="hello") == first
-    assert digest(a_dot_py="x = 2\n") != first
-    assert digest(b_dot_py="x = 1\n") != first
-    assert len(harness_digest()) == 64
 
 
 def test_what_a_plugin_prints_in_its_name_cannot_move_the_cursor(monkeypatch, tmp_path, capsys):

@@ -173,8 +173,10 @@ def test_both_run_in_a_suite_and_are_verified(session):
     records = [json.loads(p.read_text()) for p in (folder / "results" / "records").glob("*.json")]
     assert {r["algorithm"]: r["status"] for r in records} == {"DPSGD": "done", "InvVar": "done", "BrandNew": "done"}
     sources = {r["algorithm"]: r["plugins"] for r in records}
-    assert sources["InvVar"]["dpflbench_inverse_variance"].startswith("dpflbench-inverse-variance 0.1.0 ")
-    assert "dpflbench_inverse_variance" not in sources["DPSGD"]
+    assert sources["InvVar"]["algorithm InvVar"].startswith("dpflbench-inverse-variance 0.1.0 ")
+    modules = {r["algorithm"]: set(r["measured"]["modules"]) for r in records}
+    assert modules["InvVar"] - modules["DPSGD"] == {"dpflbench_inverse_variance"}
+    assert modules["DPSGD"] > {"dpflbench.federation.simulate", "dpflbench_algorithms.dpsgd"}
     assert (printed["verify"][0], printed["verify"][-1][:16]) == ("exit 0", "Verified: 3 runs")
 
 

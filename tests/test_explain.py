@@ -55,16 +55,24 @@ def test_failed_and_damaged_runs_are_repeated_and_missing_ones_are_new(done):
     assert store.path(b).read_text() == damaged  # explaining changes nothing
 
 
-def test_an_edited_plugin_makes_a_run_stale_and_is_named(done, catalogue):
+def test_an_edited_part_makes_a_run_stale_and_its_module_is_named(done, catalogue):
     runs, store = done
     run = list(runs.values())[1]
-    edited = changed(run, catalogue, plugins={**run.plugins, "dpflbench_algorithms": "dpflbench 0.1.0 edited"})
-    ((verdict, reason),) = explained({edited.id: edited}, store)
-    assert verdict == "stale"
-    assert (
-        reason
-        == f"record {run.id}: dpflbench_algorithms was {run.plugins['dpflbench_algorithms']}, is dpflbench 0.1.0 edited"
-    )
+    edited = changed(run, catalogue, plugins={**run.plugins, "algorithm DPSGD": "dpflbench 0123456789abcdef"})
+    record = store.read(run.id)
+    assert explained({edited.id: edited}, store) == [
+        (
+            "stale",
+            f"record {run.id}: algorithm DPSGD was {run.plugins['algorithm DPSGD']}, is dpflbench 0123456789abcdef",
+        )
+    ]
+    modules = record.measured["modules"] | {"dpflbench_algorithms.dpsgd": "another"}
+    assert "dpflbench.federation.simulate" in modules
+    assert "dpflbench.tasks.lending" not in modules
+    store.path(run.id).write_text(dumps(replace(record, measured={**record.measured, "modules": modules})))
+    assert explained({edited.id: edited}, store) == [
+        ("stale", f"record {run.id}: dpflbench_algorithms.dpsgd changed, and with it the sources of algorithm DPSGD")
+    ]
 
 
 def test_changed_data_makes_a_run_stale_and_a_plugin_no_longer_in_use_is_named(done, catalogue):

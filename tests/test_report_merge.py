@@ -113,7 +113,7 @@ def test_other_code_or_data_is_refused():
         record.plugins["dpflbench"] = "0.2.0"
         record.facts["data_digest"] = "e" * 64
     lines = refused(one, two)
-    assert [line.split(":")[0] for line in lines[1:]] == ['data of "mnist"', "package dpflbench"]
+    assert [line.split(":")[0] for line in lines[1:]] == ['data of "mnist"', "source of dpflbench"]
 
 
 def test_folders_without_a_record_are_compared_by_their_suites():

@@ -167,7 +167,6 @@ def test_a_state_that_no_checkpoint_can_hold_is_said_once_and_costs_nothing_else
 
     part = Part("algorithms", "Odd", lambda: Algorithm("Odd", Uniform(), Odd()), "odd", "odd", "1", "tests")
     odd = Catalogue({**catalogue.parts, "algorithms": {**catalogue.parts["algorithms"], "Odd": part}})
-    monkeypatch.setattr("dpflbench.plan.plugin_sources", lambda assembly: {})
     run = run_of(long, odd, "Odd")
     watch = interrupted(run, odd, 3)
     assert watch.kept is None

@@ -155,9 +155,9 @@ def is_there(pid):
 def test_a_worker_with_other_sources_refuses_the_run(tiny, tmp_path, catalogue):
     run = next(iter(planned_of(tiny, tmp_path, catalogue).runs.values()))
     check_sources(run, catalogue)
-    edited = replace(run, plugins={**run.plugins, "dpflbench_algorithms": "dpflbench 0.1.0 0123456789abcdef"})
+    edited = replace(run, plugins={**run.plugins, "algorithm FedSGD": "dpflbench 0123456789abcdef"})
     with pytest.raises(
-        DpflbenchError, match=r"planned for dpflbench_algorithms dpflbench 0.1.0 0123456789abcdef, but here it is"
+        DpflbenchError, match=r"planned for algorithm FedSGD dpflbench 0123456789abcdef, but here it is"
     ):
         check_sources(edited, catalogue)
 

@@ -146,7 +146,7 @@ class Attempt:
 
     def record(self, status: Status, reason: str) -> Record:
         """The record of this attempt; an exception of any kind if a plugin spoils even that."""
-        facts = {**measured(self.clock, self.place.device), **self.extra}
+        facts = {**measured(self.clock, self.place.device, self.assembly), **self.extra}
         if self.prepared is None:
             return bare_record(self.run, self.assembly, status, reason, facts)
         record = record_of(self.run, self.assembly, self.prepared, self.state, status, reason, facts)
@@ -163,7 +163,7 @@ class Attempt:
                 self.assembly,
                 "failed",
                 f"{reason}; its record: {type(e).__name__}: {e}",
-                {**measured(self.clock, self.place.device), **self.extra},
+                {**measured(self.clock, self.place.device, self.assembly), **self.extra},
             )
 
     def _resume(self) -> None:

@@ -1,7 +1,7 @@
 """Why a run would be reused or repeated: its own record first, then records that were made for the same configuration.
 
-A record is stale when its configuration is asked for but something else its id covers has changed: a plugin's sources
-or version, the harness, or the data.
+A record is stale when its configuration is asked for but something else its id covers has changed: the sources of
+a part or of the harness, a plugin's version, or the data.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,6 +11,7 @@ from typing import Any, Literal
 from dpflbench.canonical import content_digest
 from dpflbench.execution.checkpoint import round_of
 from dpflbench.plan import Run
+from dpflbench.provenance.runs import on_disk
 from dpflbench.results.record import Record, RecordError
 from dpflbench.results.store import REUSABLE, Store
 
@@ -73,16 +74,24 @@ def _stale(run: Run, others: Mapping[str, list[Record]]) -> tuple[Verdict, str] 
     """What has changed since a record of the same configuration; of several the one with the fewest changes."""
     candidates = []
     for record in others.get(content_digest(run.config), ()):
-        changes = [
-            f"{name} was {record.plugins.get(name, 'not in use')}, is {run.plugins.get(name, 'not in use')}"
-            for name in sorted({*record.plugins, *run.plugins})
-            if record.plugins.get(name) != run.plugins.get(name)
-        ]
+        changes = _changed_sources(run, record)
         before = record.facts.get("data_digest")
         if before is not None and before != run.data_digest:
             changes.append(f"the data changed (digest was {str(before)[:12]}, is {run.data_digest[:12]})")
         candidates.append((len(changes), f"record {record.id}: {'; '.join(changes) or 'made under another id'}"))
     return ("stale", min(candidates)[1]) if candidates else None
+
+
+def _changed_sources(run: Run, record: Record) -> list[str]:
+    """Whose sources are not what they were, and in which modules if the record says what those were."""
+    was, now = record.plugins, run.plugins
+    parts = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
+    modules = record.measured.get("modules")
+    known = modules if isinstance(modules, Mapping) else {}
+    edited = [name for name, digest in known.items() if on_disk().version(name) != digest]
+    if parts and edited and all(name in was and name in now for name in parts):
+        return [f"{', '.join(edited)} changed, and with it the sources of {', '.join(parts)}"]
+    return [f"{name} was {was.get(name, 'not in use')}, is {now.get(name, 'not in use')}" for name in parts]
 
 
 def _nearest(run: Run, others: Mapping[str, list[Record]], most: int = 2) -> str:

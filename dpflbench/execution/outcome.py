@@ -20,6 +20,7 @@ from dpflbench.execution.yardstick import reference
 from dpflbench.federation.evaluate import evaluate_clients, evaluate_mean_phi, metric_of, pooled
 from dpflbench.federation.simulate import Clock, State
 from dpflbench.plan import Run
+from dpflbench.provenance.runs import modules_of
 from dpflbench.results.record import MSE, Record, Status
 
 
@@ -81,8 +82,8 @@ def bare_record(run: Run, assembly: Assembly, status: Status, reason: str, measu
     )
 
 
-def measured(clock: Clock, device: str) -> dict[str, Any]:
-    """Times and machine: what differs from one time to the next."""
+def measured(clock: Clock, device: str, assembly: Assembly) -> dict[str, Any]:
+    """Times, machine and modules: what differs from one time to the next."""
     seconds = time.perf_counter() - clock.started
     return {
         "seconds": seconds,
@@ -92,6 +93,7 @@ def measured(clock: Clock, device: str) -> dict[str, Any]:
         "started": time.time() - seconds,
         **environment(device),
         **reference(device),
+        "modules": modules_of(assembly),
     }
 
 

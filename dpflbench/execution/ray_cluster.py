@@ -224,9 +224,8 @@ class Cluster:
             kind, content = ray.get(ref)
         except ray.exceptions.RayError as e:
             reason = f"lost by the cluster after {1 + RETRIES} attempts: {_first_line(e)}"
-            yield bare_record(
-                run, assembly_of(run, self.catalogue), "failed", reason, measured(Clock(), self.place.device)
-            )
+            assembly = assembly_of(run, self.catalogue)
+            yield bare_record(run, assembly, "failed", reason, measured(Clock(), self.place.device, assembly))
             return
         if kind == "record":
             self.desk.offer.remote(run.id, None)

@@ -28,7 +28,8 @@ from dpflbench.execution.progress import Progress
 from dpflbench.execution.stopping import Stop
 from dpflbench.execution.worklist import Worklist
 from dpflbench.federation.simulate import Clock, State
-from dpflbench.plan import Run, plugin_sources
+from dpflbench.plan import Run
+from dpflbench.provenance.runs import sources_of
 from dpflbench.results.record import Record
 from dpflbench.results.store import Store, why, write_atomically
 
@@ -80,7 +81,7 @@ def _outcome(
 
 def check_sources(run: Run, catalogue: Catalogue) -> None:
     """DpflbenchError if this process has loaded other sources than those the run was planned for: its id would lie."""
-    here = plugin_sources(assembly_of(run, catalogue))
+    here = sources_of(assembly_of(run, catalogue))
     for name, source in run.plugins.items():
         if here.get(name) != source:
             raise DpflbenchError(
@@ -278,7 +279,8 @@ class Crew:
             self.work.give_back(run)
             return
         reason = f"its worker died {ATTEMPTS} times: {how}"
-        yield bare_record(run, assembly_of(run, self.catalogue), "failed", reason, measured(Clock(), worker.device))
+        assembly = assembly_of(run, self.catalogue)
+        yield bare_record(run, assembly, "failed", reason, measured(Clock(), worker.device, assembly))
 
 
 def in_workers(devices: Sequence[str], briefing: Briefing, catalogue: Catalogue) -> Executor:

@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 
 from dpflbench.canonical import content_digest
 from dpflbench.catalogue import Catalogue
+from dpflbench.errors import DpflbenchError
+from dpflbench.hookspecs import KINDS as KINDS_OF_PARTS
 from dpflbench.interfaces import Accountant, Event, LocalUpdate, Mechanism
 from dpflbench.judges.second_accountant import SLACK
 from dpflbench.privacy.ledger import COLUMNS, KINDS, NOT_FROZEN, totals
 from dpflbench.privacy.sensitivity import loss_sensitivity
 from dpflbench.results.record import Record
+from dpflbench.schema import build
 
 Array = NDArray[Any]
 EXACT = 1e-9  # relative: what recomputing a float64 formula on another machine may change
@@ -44,14 +47,21 @@ def rules_of(config: Mapping[str, Any], catalogue: Catalogue) -> Rules:
     """The installed parts a record names; DpflbenchError if one is not installed."""
     noise = {k: v for k, v in config["privacy"]["mechanism"].items() if k != "accountant"}
     accountant = config["privacy"]["mechanism"]["accountant"]
-
-    def made(kind: str, given: Mapping[str, Any]) -> Any:
-        name = str(given.get("name", given.get("kind")))
-        return catalogue.get(kind, name).factory(**{k: v for k, v in given.items() if k not in ("name", "kind")})
-
     return Rules(
-        made("mechanisms", noise), made("accountants", accountant), made("local_updates", config["federation"]["local"])
+        _made(catalogue, "mechanisms", noise),
+        _made(catalogue, "accountants", accountant),
+        _made(catalogue, "local_updates", config["federation"]["local"]),
     )
+
+
+def _made(catalogue: Catalogue, kind: str, given: Mapping[str, Any]) -> Any:
+    """The installed part that a record's configuration names; DpflbenchError if there is none."""
+    tag, problems = KINDS_OF_PARTS[kind].tag, list[str]()
+    rest = {k: v for k, v in given.items() if k != tag}
+    made = build(catalogue.get(kind, str(given.get(tag))).factory, rest, kind, problems)
+    if problems:
+        raise DpflbenchError(problems[0])
+    return made
 
 
 def recount(record: Record, catalogue: Catalogue) -> Recount:
@@ -75,7 +85,7 @@ def recount(record: Record, catalogue: Catalogue) -> Recount:
     budgets = {"epsilon": record.clients["epsilon"], "delta": record.clients["delta"]}
     if content_digest({"accountant": rules.accountant.name, **budgets, **record.events}) != facts["ledger_digest"]:
         problems.append("the ledger digest does not match the releases")
-    problems += [*check_budgets(record), *check_schedule(record), *check_sensitivities(record, rules)]
+    problems += [*check_budgets(record, catalogue), *check_schedule(record), *check_sensitivities(record, rules)]
     found, accountants = check_spending(record, rules)
     return Recount((*problems, *found), accountants)
 
@@ -100,10 +110,9 @@ def check_columns(record: Record) -> list[str]:
     )
 
 
-def check_budgets(record: Record) -> list[str]:
+def check_budgets(record: Record, catalogue: Catalogue) -> list[str]:
     """The budgets must be those that configuration and seed draw."""
     from dpflbench.randomness import Streams
-    from dpflbench.tasks.population import DISTRIBUTIONS
 
     privacy, n = record.config["privacy"], int(record.config["federation"]["clients"])
     rng = Streams(int(record.config["seed"])).numpy("budgets")
@@ -112,10 +121,10 @@ def check_budgets(record: Record) -> list[str]:
         given = privacy.get(name)
         if given is None and name == "delta":
             drawn = np.zeros(n)
-        elif given is None or given.get("kind") not in DISTRIBUTIONS:
+        elif given is None:
             return [f"privacy.{name}: no distribution to draw the budgets from"]
         else:
-            drawn = DISTRIBUTIONS[given["kind"]](**{k: v for k, v in given.items() if k != "kind"}).draw(n, rng)
+            drawn = _made(catalogue, "budgets", given).draw(n, rng)
         if not np.allclose(record.clients[name], drawn, rtol=EXACT, atol=0):
             at = int(np.argmax(~np.isclose(record.clients[name], drawn, rtol=EXACT, atol=0)))
             problems.append(

@@ -107,13 +107,13 @@ def algorithm_differences(first: Folder, other: Folder) -> list[str]:
 
 
 def source_differences(first: Folder, other: Folder) -> list[str]:
-    """Packages and data that are not the same in two folders."""
+    """Sources and data that are not the same in two folders."""
 
     def sources(folder: Folder) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
         for record in folder.results.records.values():
-            for package, source in record.plugins.items():
-                found.setdefault(f"package {package}", set()).add(str(source))
+            for part, source in record.plugins.items():
+                found.setdefault(f"source of {part}", set()).add(str(source))
             digest = record.facts.get("data_digest")
             if digest:
                 data = coordinate_key({"": encode(descend(record.config, "task.dataset"))})

@@ -68,7 +68,8 @@ class Record:
               final_model, mechanism (name, clip_norm), references (utility of trivial models)
     notes     what selectors wanted kept, one mapping a plan, arrays allowed
     measured  seconds, cpu_seconds (rounds only), gradient_seconds, samples_per_second, started, device, threads,
-              versions, machine, reference_seconds, numerics and cpu (execution/yardstick.py)
+              versions, machine, reference_seconds, numerics and cpu (execution/yardstick.py), modules (with a
+              digest each: what to compare when a record is stale)
     """
 
     id: str
@@ -84,7 +85,7 @@ class Record:
     events: Mapping[str, Array] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     notes: list[Mapping[str, Any]] = field(default_factory=list)
-    plugins: Mapping[str, str] = field(default_factory=dict)  # distribution → version and source digest
+    plugins: Mapping[str, str] = field(default_factory=dict)  # harness or part → digest of its sources
     measured: Mapping[str, Any] = field(default_factory=dict)
 
     @property

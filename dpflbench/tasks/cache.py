@@ -7,11 +7,11 @@ is merely slower.
 
 import contextlib
 import hashlib
+import inspect
 import json
 import logging
 import os
 import pickle
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -53,9 +53,11 @@ def source(thing: object) -> str:
     """SHA-256 of the source file that defines a function or the class of an object; its module's name where there is no
     file.
     """
-    name = str(getattr(thing, "__module__", ""))
-    file = getattr(sys.modules.get(name), "__file__", None)
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest() if file and Path(file).is_file() else name
+    try:
+        file = inspect.getfile(thing if inspect.isroutine(thing) else type(thing))
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except (TypeError, OSError):
+        return str(getattr(thing, "__module__", ""))
 
 
 @contextlib.contextmanager

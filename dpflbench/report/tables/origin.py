@@ -38,7 +38,7 @@ def environment_table(view: View) -> Table:
     counts: dict[tuple[str, str], int] = {}
     for record in view.records.values():
         facts = {f"version of {k}": v for k, v in (record.measured.get("versions") or {}).items()}
-        facts |= {f"package {k}": v for k, v in record.plugins.items()}
+        facts |= {f"source of {k}": v for k, v in record.plugins.items()}
         facts |= {k: record.measured[k] for k in ("device", "threads", "machine") if k in record.measured}
         facts |= {k.replace("_", " "): record.facts[k] for k in ("data_digest", "gradient_path") if k in record.facts}
         for name, value in facts.items():
