@@ -14,8 +14,6 @@ from typing import Any, Literal
 
 import pluggy
 
-from dpflbench import interfaces as i
-
 hookspec = pluggy.HookspecMarker("dpflbench")
 Factories = Mapping[str, Callable[..., Any]]
 
@@ -24,9 +22,17 @@ Factories = Mapping[str, Callable[..., Any]]
 class Kind:
     """A kind of part."""
 
-    interface: Any  # what its factories make
+    named: str  # the interface of what its factories make
     decides: str
     tag: Literal["name", "kind"] = "name"  # under which a suite names one: `{name: softmax}`, `{kind: iid}`
+    methods: tuple[str, ...] = ()  # of its interface, where a part is used without torch
+
+    @property
+    def interface(self) -> Any:
+        """What its factories make; looked up when asked for, because most interfaces bring torch along."""
+        from dpflbench import interfaces
+
+        return getattr(interfaces, self.named)
 
     @property
     def interfaces(self) -> tuple[Any, ...]:
@@ -40,27 +46,29 @@ class Kind:
 
     def missing(self, factory: type) -> str:
         """What a class lacks of the interface its parts must have; of several that will do, of each."""
-        lacks = []
-        for interface in self.interfaces:
-            own = [n for n, value in vars(interface).items() if inspect.isfunction(value) and not n.startswith("_")]
-            lacks.append(", ".join(n for n in own if not callable(getattr(factory, n, None))))
+        wanted = [self.methods] if self.methods else [_methods(interface) for interface in self.interfaces]
+        lacks = [", ".join(n for n in own if not callable(getattr(factory, n, None))) for own in wanted]
         return " or ".join(f"{names}()" for names in lacks) if all(lacks) else ""
 
 
+def _methods(interface: Any) -> tuple[str, ...]:
+    return tuple(n for n, value in vars(interface).items() if inspect.isfunction(value) and not n.startswith("_"))
+
+
 KINDS: Mapping[str, Kind] = {
-    "mechanisms": Kind(i.Mechanism, "what noise is drawn"),
-    "accountants": Kind(i.Accountant, "what releases cost, how much noise a budget needs, and who else says so"),
-    "local_updates": Kind(i.LocalUpdate, "what a participation computes, and how far one record moves it", "kind"),
-    "selectors": Kind(i.Selector, "who takes part how often"),
-    "aggregators": Kind(i.Aggregator, "what the server makes of noisy updates"),
-    "transforms": Kind(i.LocalTransform, "what each client keeps in front of the shared model"),
-    "algorithms": Kind(i.Algorithm, "which selector, aggregator and transform make one row of a table"),
-    "datasets": Kind(i.Dataset, "examples with labels, and where they come from"),
-    "features": Kind(i.Features, "what the model sees of an example", "kind"),
-    "partitions": Kind(i.Partition, "who owns which example", "kind"),
-    "budgets": Kind(i.Distribution, "the distribution epsilons or deltas are drawn from", "kind"),
-    "models": Kind(i.Model, "an `nn.Module` for a given input shape and number of outputs"),
-    "sections": Kind(i.Section, "tables and charts that a report gets where a suite asks for them"),
+    "mechanisms": Kind("Mechanism", "what noise is drawn"),
+    "accountants": Kind("Accountant", "what releases cost, how much noise a budget needs, and who else says so"),
+    "local_updates": Kind("LocalUpdate", "what a participation computes, and how far one record moves it", "kind"),
+    "selectors": Kind("Selector", "who takes part how often"),
+    "aggregators": Kind("Aggregator", "what the server makes of noisy updates"),
+    "transforms": Kind("LocalTransform", "what each client keeps in front of the shared model"),
+    "algorithms": Kind("Algorithm", "which selector, aggregator and transform make one row of a table"),
+    "datasets": Kind("Dataset", "examples with labels, and where they come from"),
+    "features": Kind("Features", "what the model sees of an example", "kind"),
+    "partitions": Kind("Partition", "who owns which example", "kind"),
+    "budgets": Kind("Distribution", "the distribution epsilons or deltas are drawn from", "kind"),
+    "models": Kind("Model", "an `nn.Module` for a given input shape and number of outputs"),
+    "sections": Kind("Section", "tables and charts of a report", methods=("contents",)),
 }
 
 
@@ -79,7 +87,7 @@ def _hook(name: str, kind: Kind) -> Callable[[], Factories]:
         """Named and described below."""
 
     hook.__name__ = hook.__qualname__ = f"dpflbench_{name}"
-    hook.__doc__ = f"Return name → factory of `interfaces.{kind.title}`: {kind.decides}."
+    hook.__doc__ = f"Return name → factory of `interfaces.{kind.named}`: {kind.decides}."
     return hookspec(hook)
 
 

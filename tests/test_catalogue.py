@@ -50,6 +50,7 @@ def test_a_kind_is_one_line_its_hook_and_methods_follow_from_it():
     assert KINDS["aggregators"].missing(object) == "weights() or init, aggregate()"
     assert KINDS["aggregators"].missing(Mean) == ""
     assert KINDS["algorithms"].missing(object) == ""
+    assert KINDS["sections"].missing(object) == "contents()"
 
 
 def test_an_interface_tells_its_kind():

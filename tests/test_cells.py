@@ -2,6 +2,7 @@
 
 from record_factory import make_record
 
+from dpflbench.catalogue import load
 from dpflbench.judges.verify import verify
 from dpflbench.report.view import view
 from dpflbench.results.cells import Cell, Manifest
@@ -38,7 +39,7 @@ def test_a_damaged_record_is_not_blamed_on_a_run_whose_id_is_a_part_of_its_name(
     store.path("21").write_text("damaged")
     results = store.results()
     (group,) = view(results).groups.values()
-    assert {o.run: o.status for o in group.outcomes} == {"1": "not run", "11": "done", "21": "unreadable"}
-    findings = {f.run: f for f in verify(results)}
+    assert {o.run: o.status for o in group.endings} == {"1": "not run", "11": "done", "21": "unreadable"}
+    findings = {f.run: f for f in verify(results, load())}
     assert findings["1"].missing
     assert "truncated or not JSON" in findings["21"].problems[0]

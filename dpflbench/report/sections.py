@@ -6,20 +6,22 @@ A section that is not there, or that fails, is a line in the report and not the 
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpflbench.catalogue import GROUP, Catalogue, load
 from dpflbench.errors import DpflbenchError
-from dpflbench.interfaces import Section
 from dpflbench.report.charts.chart import Chart
 from dpflbench.report.tables.table import Table
 from dpflbench.report.view import View
 from dpflbench.schema import INVALID, build
 
+if TYPE_CHECKING:
+    from dpflbench.interfaces import Section
+
 
 def build_section(
     asked: str | Mapping[str, Any], catalogue: Catalogue, path: str, problems: list[str]
-) -> Section | None:
+) -> "Section | None":
     """The section a suite asks for by its name or by {name, parameters}; None if there are problems."""
     given = {"name": asked} if isinstance(asked, str) else dict(asked)
     try:
