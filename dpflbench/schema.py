@@ -6,13 +6,13 @@ Used for every section of a suite and for every part of every plugin: a frozen d
 
 import dataclasses
 import difflib
-import functools
 import inspect
 import math
 import re
 import types
 import typing
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Union
 
@@ -42,10 +42,16 @@ def parameters(factory: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     """Name → (annotation, default) of a factory's parameters; the default is `inspect.Parameter.empty` where there is
     none.
     """
-    return _remembered(factory) if isinstance(factory, Hashable) else _parameters(factory)
+    fresh = {f.name: f.default_factory for f in getattr(factory, "__dataclass_fields__", {}).values()}
+    return {
+        name: (annotation, fresh[name]() if callable(fresh.get(name)) else default)
+        for name, annotation, default in _signature(factory)
+    }
 
 
-def _parameters(factory: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
+@lru_cache(maxsize=1000)
+def _signature(factory: Callable[..., Any]) -> tuple[tuple[str, Any, Any], ...]:
+    """Name, annotation and default of each parameter; looked up once, for a suite asks hundreds of times."""
     target = factory.__init__ if inspect.isclass(factory) else factory
     try:
         hints = typing.get_type_hints(target)
@@ -53,15 +59,11 @@ def _parameters(factory: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
         from dpflbench import interfaces
 
         hints = typing.get_type_hints(target, localns=vars(interfaces))
-    fresh = {f.name: f.default_factory for f in getattr(factory, "__dataclass_fields__", {}).values()}
-    return {
-        name: (hints.get(name, Any), fresh[name]() if callable(fresh.get(name)) else p.default)
+    return tuple(
+        (name, hints.get(name, Any), p.default)
         for name, p in inspect.signature(factory).parameters.items()
         if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-    }
-
-
-_remembered = functools.cache(_parameters)  # a plan asks hundreds of times for the same few
+    )
 
 
 def build(factory: Callable[..., Any], given: Any, path: str, problems: list[str]) -> Any:
