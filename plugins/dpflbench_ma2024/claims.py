@@ -24,7 +24,7 @@ EPSILON, ALPHA, MECHANISM = "privacy.epsilon.high", "task.partition.alpha", "pri
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Trial:
     """One comparison: whether it goes the claimed way, and in what words."""
 
     holds: bool
@@ -40,7 +40,7 @@ class Verdict:
     evidence: str
 
 
-def _verdict(found: Sequence[Comparison], untested: Sequence[str] = ()) -> Verdict:
+def _verdict(found: Sequence[Trial], untested: Sequence[str] = ()) -> Verdict:
     if not found:
         return Verdict("not testable", "; ".join(untested) or "the suite has no such comparison")
     broken = [p for p in found if not p.holds]
@@ -72,14 +72,14 @@ def _sure(gain: Paired) -> bool:
     return not math.isnan(gain.low) and (gain.low > 0 or gain.high < 0)
 
 
-def _compared(gain: Paired, text: str, wanted: bool = True) -> Comparison:
+def _compared(gain: Paired, text: str, wanted: bool = True) -> Trial:
     span = "" if math.isnan(gain.low) else f" ({labels.signed(gain.low)} to {labels.signed(gain.high)})"
-    return Comparison((gain.mean > 0) == wanted, f"{text} {labels.signed(gain.mean)}{span}", _sure(gain))
+    return Trial((gain.mean > 0) == wanted, f"{text} {labels.signed(gain.mean)}{span}", _sure(gain))
 
 
 def _versus(
     view: View, better: str, rivals: Iterable[str], columns: Iterable[Column], wanted: bool = True
-) -> list[Comparison]:
+) -> list[Trial]:
     return [
         _compared(gain, f"{better} against {rival}, {s.title}:", wanted)
         for s in columns
@@ -131,7 +131,7 @@ def personal_against_baselines(view: View) -> Verdict:
     """Claim 4: better under Gaussian noise, not better under Laplace noise."""
     gaussian = _versus(view, "PRIVATEFL", ["DPSGD"], _of(view, MECHANISM, "gaussian"))
     laplace = [
-        Comparison(not (gain.mean > 0 and (_sure(gain) or math.isnan(gain.low))), one.text, one.sure)
+        Trial(not (gain.mean > 0 and (_sure(gain) or math.isnan(gain.low))), one.text, one.sure)
         for s in _of(view, MECHANISM, "laplace")
         if (gain := _gain(view, s, "PRIVATEFL", "DMLDP")) is not None
         for one in [_compared(gain, f"PRIVATEFL against DMLDP, {s.title}:")]
@@ -168,7 +168,7 @@ def budgets_help_some(view: View) -> Verdict:
         if winners:
             half = sum(gains[n].mean for n in winners) / len(winners) / 2
             found += [
-                Comparison(
+                Trial(
                     gains[n].mean < half,
                     f"{n}, {title}: gains {labels.signed(gains[n].mean)}, half of the others' mean is "
                     f"{labels.signed(half)}",
@@ -193,7 +193,7 @@ def skew_hurts(view: View) -> Verdict:
             lead = _gain(view, low, "DPFL-BCS", baseline)
             if lead is not None and view.metrics[low.key].unit == "%":
                 words = f"DPFL-BCS, {low.title}: {labels.signed(lead.mean)} points over {baseline}"
-                found.append(Comparison(30 <= lead.mean <= 40, words, _sure(lead)))
+                found.append(Trial(30 <= lead.mean <= 40, words, _sure(lead)))
             found += [
                 _compared(gain, f"{n}, {low.title}: over {baseline}", wanted=False)
                 for n in ("WeiAvg", "PFA")
@@ -208,7 +208,7 @@ def projection_cannot_run(view: View) -> Verdict:
     """Claim 8."""
     models = [s for s in view.columns if name_of(view.lookup(s, "task.model")) == "resnet20"]
     here = [s for s in models if (g := view.group(s, "PFA")) is not None and g.values]
-    found = [Comparison(False, f"PFA ran on ResNet-20, {s.title}", True) for s in here]
+    found = [Trial(False, f"PFA ran on ResNet-20, {s.title}", True) for s in here]
     return _verdict(found, [] if found else ["needs PFA on ResNet-20"])
 
 
