@@ -110,6 +110,16 @@ def test_no_package_of_the_harness_needs_one_that_needs_it():
     assert order.index("interfaces") < order.index("privacy") < order.index("federation") < order.index("cli")
 
 
+def test_a_class_name_means_one_thing():
+    """Nobody shall have to ask which Setting is meant."""
+    homes: dict[str, list[str]] = {}
+    for file in (*sources("dpflbench"), *sources("plugins")):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(str(file.relative_to(REPO)))
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
+
+
 def dataclasses_of(file: Path) -> dict[str, tuple[int, str]]:
     """Name → number of fields and how it is decorated."""
     found = {}
