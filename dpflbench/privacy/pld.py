@@ -12,7 +12,7 @@ here and nowhere else. Results of two relations are never comparable.
   in both directions, each composed by itself; the larger delta counts.
 * `replace`: (1-q) N(0) + q N(C) against (1-q) N(0) + q N(-C). Proof that no other pair leaks more. Given the rest of
   the batch, neighbours are (1-q) N(0) + q N(u) and (1-q) N(0) + q N(v) with |u|, |v| <= C. For t >= 1 their
-  hockey-stick divergence is q E (1 - t' W)+ over N(u), where W = (1-b) R_0 + b R_v, R_w is the density of N(w) over that
+  hockey-stick divergence is q E (1 - t' W)+ over N(u), where W = (1-b) R_0 + b R_v, R_w the density of N(w) over that
   of N(u), t' = t + (1-q) (t-1) / q and b = t / t'. R_0 and R_v are lognormal of mean 1 and spread |u| and |v - u|; a
   convex function of their sum is largest when they are comonotone (0 and v on one ray from u) and spread as far as
   possible, |u| = C and |v - u| = 2 C: the pair above. It is symmetric, which settles t < 1. Dominating pairs compose
@@ -62,11 +62,9 @@ def epsilon(releases: Releases, delta: float, relation: Relation) -> float:
     if delta == 0 or min(noise for noise, _, _ in releases) == 0:
         return math.inf
     count = sum(steps for _, _, steps in releases)
-    target = delta - LOST * (count + 8)
-    if target < delta / 2:
-        raise DpflbenchError(
-            f"pld: {count} steps at delta {delta:.3g} drown in rounding; allowed: delta from {2 * LOST * (count + 8):.3g}"
-        )
+    lost = LOST * (count + 8)
+    if lost > delta / 2:
+        raise DpflbenchError(f"pld: {count} steps at delta {delta:.3g} drown in rounding; allowed: from {2 * lost:.3g}")
     # one loss spans about ten standard deviations and one shift, in units of noise
     widest = max((10 + 1 / noise) / noise for noise, _, _ in releases)
     grid = COARSEST
@@ -81,7 +79,7 @@ def epsilon(releases: Releases, delta: float, relation: Relation) -> float:
                 neighboring_relation=neighbours,
             )
             total = total.compose(one if rate == 1 else one.self_compose(steps))
-        found = float(total.get_epsilon_for_delta(target))
+        found = float(total.get_epsilon_for_delta(delta - lost))
         wanted = max(found / (FINE * math.sqrt(count)), widest / POINTS)
         if not (math.isfinite(found) and found > 0 and grid > 2 * wanted):
             return found
