@@ -194,7 +194,8 @@ def test_shapes_broadcast():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: cost_of(1, 0.1, 1.0), "order: found 1; allowed: whole numbers, 2 to inf"),
+        (lambda: cost_of(1, 0.1, 1.0), "order: found 1; allowed: whole numbers, 2 to 65536"),
+        (lambda: cost_of(np.inf, 0.1, 1.0), "order: found inf; allowed: whole numbers, 2 to 65536"),
         (lambda: cost_of(2.5, 0.1, 1.0), "order: found 2.5; allowed: whole numbers"),
         (lambda: cost_of(2, 1.1, 1.0), "rate: found 1.1; allowed: 0 to 1"),
         (lambda: cost_of(2, 0.1, np.nan), "noise: found nan; allowed: 0 to inf"),

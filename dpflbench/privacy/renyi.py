@@ -183,7 +183,7 @@ def _by_integral(order: Floats, rate: Floats, half: Floats, nodes: int, margin: 
 
 def checked(**values: Any) -> list[Floats]:
     """The values as float64 arrays of one shape, each within its range."""
-    limits = {"order": (2.0, np.inf), "rate": (0.0, 1.0), "delta": (0.0, 1.0)}
+    limits = {"order": (2.0, float(ORDERS[-1])), "rate": (0.0, 1.0), "delta": (0.0, 1.0)}
     arrays = [np.asarray(value, dtype=np.float64) for value in values.values()]
     for name, array in zip(values, arrays, strict=True):
         low, high = limits.get(name, (0.0, np.inf))
