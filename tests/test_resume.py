@@ -1,6 +1,8 @@
 """Checkpoints: killed and resumed equals uninterrupted, bit for bit; what cannot be used is said and not used."""
 
+import os
 import random
+import signal
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,6 +16,7 @@ from dpflbench.execution import checkpoint
 from dpflbench.execution.attempt import Interrupted, Place, execute
 from dpflbench.execution.checkpoint import CheckpointError, freeze, round_of, thaw
 from dpflbench.execution.prepare import VARIABLE
+from dpflbench.execution.worklist import Worklist
 from dpflbench.interfaces import Algorithm
 from dpflbench.results.store import Store
 from dpflbench_algorithms.parts import Uniform
@@ -199,6 +202,22 @@ def test_what_is_frozen_thaws_to_the_same_types_and_bits():
         freeze({"f": test_what_is_frozen_thaws_to_the_same_types_and_bits}, "x")
 
 
+def killed_after(checkpoints, act):
+    """Does it, in a child process that dies the moment it has kept that many checkpoints."""
+    real, left = Worklist.save, iter(range(checkpoints - 1, -1, -1))
+
+    def save(work, run, data):
+        real(work, run, data)
+        if next(left) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def child():
+        Worklist.save = save
+        act()
+
+    return child
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_process_killed_at_many_random_moments_ends_up_with_the_table_of_an_undisturbed_one(
     long, catalogue, tmp_path, monkeypatch, seed
@@ -209,18 +228,23 @@ def test_a_process_killed_at_many_random_moments_ends_up_with_the_table_of_an_un
     calm, wild = Store(tmp_path / "calm"), Store(tmp_path / "wild")
     carry_out(planned, calm, catalogue)
     monkeypatch.setenv(VARIABLE, "0")
-    moments, kills = random.Random(seed), 0
+    moments = random.Random(seed)
+    for count in (1, 3, moments.randrange(10, 30)):  # three moments that are certain to lie after a checkpoint
+        child = fork(killed_after(count, lambda: carry_out(planned, wild, catalogue)))
+        assert ended(child, 300) == -signal.SIGKILL
+        assert digests(wild) == {}
+    (kept,) = wild.work("checkpoints").glob("*.pt")
+    done = round_of(kept.read_bytes())
+    assert done == 4 + count
     for _ in range(25):
         child = fork(lambda: carry_out(planned, wild, catalogue))
         code = ended(child, moments.uniform(0.01, 0.35))
         if code is None:
             kill(child)
-            kills += 1
         digests(wild)  # nothing but whole records, at any moment
         if code == 0:
             break
         assert code is None
     carry_out(planned, wild, catalogue)
-    assert kills >= 5
     assert digests(wild) == digests(calm)
-    assert any("resumed_at" in record.measured for record in wild.results().records.values())
+    assert wild.read(kept.stem).measured["resumed_at"] >= done
