@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dpflbench.errors import DpflbenchError
 from dpflbench_algorithms.bcs import BiasedSelection
-from dpflbench_algorithms.parts import Mean, Uniform
+from dpflbench_algorithms.parts import Mean, UniformSelection
 from dpflbench_algorithms.privatefl import PersonalAffine, privatefl
 from dpflbench_algorithms.privatefl_bcs import privatefl_bcs
 
@@ -76,7 +76,7 @@ def test_other_inputs_are_refused_with_their_shape():
 
 def test_privatefl_is_uniform_selection_the_mean_and_the_transform():
     algorithm = privatefl(norm_local=True)
-    assert (algorithm.name, algorithm.selector, algorithm.aggregator) == ("PRIVATEFL", Uniform(), Mean())
+    assert (algorithm.name, algorithm.selector, algorithm.aggregator) == ("PRIVATEFL", UniformSelection(), Mean())
     assert algorithm.transform == PersonalAffine(norm_local=True)
     assert algorithm.mechanisms is None
 

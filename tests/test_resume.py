@@ -19,7 +19,7 @@ from dpflbench.execution.prepare import VARIABLE
 from dpflbench.execution.worklist import Worklist
 from dpflbench.interfaces import Algorithm
 from dpflbench.results.store import Store
-from dpflbench_algorithms.parts import Uniform
+from dpflbench_algorithms.parts import UniformSelection
 
 ALGORITHMS = [
     "FedSGD",
@@ -168,7 +168,7 @@ def test_a_state_that_no_checkpoint_can_hold_is_said_once_and_costs_nothing_else
         def aggregate(self, updates, state):
             return updates.values.mean(0), state
 
-    part = Part("algorithms", "Odd", lambda: Algorithm("Odd", Uniform(), Odd()), "odd", "odd", "1", "tests")
+    part = Part("algorithms", "Odd", lambda: Algorithm("Odd", UniformSelection(), Odd()), "odd", "odd", "1", "tests")
     odd = Catalogue({**catalogue.parts, "algorithms": {**catalogue.parts["algorithms"], "Odd": part}})
     run = run_of(long, odd, "Odd")
     watch = interrupted(run, odd, 3)

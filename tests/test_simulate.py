@@ -17,7 +17,7 @@ from dpflbench.federation.messages import Participation, participate
 from dpflbench.federation.simulate import initial_state, rounds
 from dpflbench.interfaces import Plan, Probe
 from dpflbench.privacy.unprotected import Unlimited
-from dpflbench_algorithms.parts import Mean, Uniform
+from dpflbench_algorithms.parts import Mean, UniformSelection
 from dpflbench_algorithms.privatefl import PersonalAffine
 
 
@@ -128,7 +128,7 @@ class Greedy:
     factor: float = 1.01
 
     def plan(self, view, rng):
-        plan = Uniform().plan(view, rng)
+        plan = UniformSelection().plan(view, rng)
         return replace(plan, cost=self.factor * view.left / plan.uses[:, None])
 
 
@@ -213,7 +213,7 @@ class Curious:
 
     def plan(self, view, rng):
         if view.round == 0:
-            plan = Uniform().plan(view, rng)
+            plan = UniformSelection().plan(view, rng)
             return Plan(np.full(8, 1), 2, view.left / 3, probe=self.probe, notes={"planned": plan.uses})
         losses = view.losses
         return Plan(

@@ -9,12 +9,12 @@ projection on a compact set (the setting of Ma et al., arXiv 2408.08642).
 from dpflbench import hookimpl
 from dpflbench.hookspecs import Factories
 from dpflbench.interfaces import Algorithm
-from dpflbench_algorithms.parts import Mean, Uniform
+from dpflbench_algorithms.parts import Mean, UniformSelection
 
 
 def dmldp() -> Algorithm:
     """DMLDP."""
-    return Algorithm("DMLDP", Uniform(), Mean(), mechanisms=frozenset({"laplace"}))
+    return Algorithm("DMLDP", UniformSelection(), Mean(), mechanisms=frozenset({"laplace"}))
 
 
 @hookimpl

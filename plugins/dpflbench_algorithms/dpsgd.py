@@ -10,12 +10,12 @@ arXiv 2408.08642).
 from dpflbench import hookimpl
 from dpflbench.hookspecs import Factories
 from dpflbench.interfaces import Algorithm
-from dpflbench_algorithms.parts import Mean, Uniform
+from dpflbench_algorithms.parts import Mean, UniformSelection
 
 
 def dpsgd() -> Algorithm:
     """DPSGD."""
-    return Algorithm("DPSGD", Uniform(), Mean(), mechanisms=frozenset({"gaussian"}))
+    return Algorithm("DPSGD", UniformSelection(), Mean(), mechanisms=frozenset({"gaussian"}))
 
 
 @hookimpl

@@ -8,12 +8,12 @@ true` keeps the clip bound and leaves out only the noise, which separates the bi
 from dpflbench import hookimpl
 from dpflbench.hookspecs import Factories
 from dpflbench.interfaces import Algorithm
-from dpflbench_algorithms.parts import Mean, Uniform
+from dpflbench_algorithms.parts import Mean, UniformSelection
 
 
 def fedsgd(clip: bool = False) -> Algorithm:
     """FedSGD, optionally with clipped gradients."""
-    return Algorithm("FedSGD", Uniform(), Mean(), private=False, clip=clip)
+    return Algorithm("FedSGD", UniformSelection(), Mean(), private=False, clip=clip)
 
 
 @hookimpl

@@ -19,7 +19,7 @@ import numpy as np
 from dpflbench import hookimpl
 from dpflbench.hookspecs import Factories
 from dpflbench.interfaces import Algorithm, Plan, PlanView
-from dpflbench_algorithms.parts import Mean, Uniform
+from dpflbench_algorithms.parts import Mean, UniformSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class IndividualClipping:
 
     def plan(self, view: PlanView, rng: np.random.Generator) -> Plan:
         """Return equal uses and factors proportional to 1 / (noise scale at the common clip bound)."""
-        setup, plan = view.setup, Uniform().plan(view, rng)
+        setup, plan = view.setup, UniformSelection().plan(view, rng)
         cost = setup.accountant.per_use(view.left, plan.uses.astype(np.float64), setup.epsilon, setup.delta)
         used = plan.uses > 0  # nobody is clipped who is not asked; without privacy all are alike
         factor = np.ones(setup.n_clients)

@@ -15,7 +15,7 @@ from dpflbench_algorithms.mechanisms import Gaussian, Laplace
 
 
 @dataclass(frozen=True, slots=True)
-class Uniform:
+class UniformSelection:
     """Everybody takes part equally often: K T / N uses each, a remainder dealt out by lot."""
 
     def plan(self, view: PlanView, rng: np.random.Generator) -> Plan:
@@ -55,7 +55,7 @@ def dpflbench_local_updates() -> Factories:
 @hookimpl
 def dpflbench_selectors() -> Factories:
     """Uniform selection."""
-    return {"uniform": Uniform}
+    return {"uniform": UniformSelection}
 
 
 @hookimpl

@@ -41,7 +41,7 @@ from dpflbench import hookimpl
 from dpflbench.errors import DpflbenchError
 from dpflbench.hookspecs import Factories
 from dpflbench.interfaces import Algorithm, Floats, Setup, Updates
-from dpflbench_algorithms.parts import Uniform
+from dpflbench_algorithms.parts import UniformSelection
 
 NEGLIGIBLE = 1e-10  # of the largest eigenvalue
 Public = Literal["top", "gmm", "per_round"]
@@ -156,7 +156,7 @@ def pfa(
     delayed: bool = False,
 ) -> Algorithm:
     """PFA: uniform selection, projected mean; `delayed: true` is PFA+."""
-    return Algorithm("PFA", Uniform(), ProjectedMean(rank, basis, center, sigma, public, share, delayed))
+    return Algorithm("PFA", UniformSelection(), ProjectedMean(rank, basis, center, sigma, public, share, delayed))
 
 
 @hookimpl

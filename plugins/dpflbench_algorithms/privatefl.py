@@ -30,7 +30,7 @@ from dpflbench import hookimpl
 from dpflbench.errors import DpflbenchError
 from dpflbench.hookspecs import Factories
 from dpflbench.interfaces import Algorithm, Layout
-from dpflbench_algorithms.parts import Mean, Uniform
+from dpflbench_algorithms.parts import Mean, UniformSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def _gammas(shape: tuple[int, ...]) -> int:
 
 def privatefl(norm_local: bool = False, frozen: bool = False) -> Algorithm:
     """PRIVATEFL: uniform selection, plain mean, a personal affine transform."""
-    return Algorithm("PRIVATEFL", Uniform(), Mean(), PersonalAffine(norm_local, frozen))
+    return Algorithm("PRIVATEFL", UniformSelection(), Mean(), PersonalAffine(norm_local, frozen))
 
 
 @hookimpl

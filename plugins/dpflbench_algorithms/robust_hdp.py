@@ -35,7 +35,7 @@ from dpflbench import hookimpl
 from dpflbench.errors import DpflbenchError
 from dpflbench.hookspecs import Factories
 from dpflbench.interfaces import Algorithm, Setup, Updates
-from dpflbench_algorithms.parts import Uniform
+from dpflbench_algorithms.parts import UniformSelection
 
 FLOOR = 1e-9  # of the largest energy: a client without any rest must not silence the others
 
@@ -118,7 +118,7 @@ def robust_hdp(
     iterations: int = 1000,
 ) -> Algorithm:
     """Robust-HDP: uniform selection, noise-aware weights."""
-    return Algorithm("Robust-HDP", Uniform(), NoiseAware(refresh, coordinates, tolerance, iterations))
+    return Algorithm("Robust-HDP", UniformSelection(), NoiseAware(refresh, coordinates, tolerance, iterations))
 
 
 @hookimpl

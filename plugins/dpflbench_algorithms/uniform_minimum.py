@@ -13,7 +13,7 @@ import numpy as np
 from dpflbench import hookimpl
 from dpflbench.hookspecs import Factories
 from dpflbench.interfaces import Algorithm, Plan, PlanView
-from dpflbench_algorithms.parts import Mean, Uniform
+from dpflbench_algorithms.parts import Mean, UniformSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class UniformMinimum:
 
     def plan(self, view: PlanView, rng: np.random.Generator) -> Plan:
         """Return equal uses and one cost for all: what the smallest budget allows the most used client."""
-        setup, plan = view.setup, Uniform().plan(view, rng)
+        setup, plan = view.setup, UniformSelection().plan(view, rng)
         strictest = np.broadcast_to(view.left.min(axis=0), view.left.shape)
         most = np.full(setup.n_clients, float(plan.uses.max()))
         epsilon, delta = np.full(setup.n_clients, setup.epsilon.min()), np.full(setup.n_clients, setup.delta.min())

@@ -17,7 +17,7 @@ from torch import Tensor
 from dpflbench import hookimpl
 from dpflbench.hookspecs import Factories
 from dpflbench.interfaces import Algorithm, Cohort
-from dpflbench_algorithms.parts import Uniform
+from dpflbench_algorithms.parts import UniformSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class EpsilonWeighted:
 
 def weiavg() -> Algorithm:
     """WeiAvg."""
-    return Algorithm("WeiAvg", Uniform(), EpsilonWeighted())
+    return Algorithm("WeiAvg", UniformSelection(), EpsilonWeighted())
 
 
 @hookimpl

@@ -16,7 +16,7 @@ from dpflbench.federation.schedule import even_uses
 from dpflbench.interfaces import Algorithm, Availability, Examples, Identity, Plan, Probe
 from dpflbench_algorithms.accountants import GaussianDP
 from dpflbench_algorithms.mechanisms import Gaussian
-from dpflbench_algorithms.parts import Mean, Uniform
+from dpflbench_algorithms.parts import Mean, UniformSelection
 
 # ---------------------------------------------------------------- aggregators
 
@@ -247,7 +247,7 @@ class ArrayOfTexts:
     """Leaves for the record what could not be read back."""
 
     def plan(self, view, rng):
-        return dataclasses.replace(Uniform().plan(view, rng), notes={"names": np.array(["a", "b"])})
+        return dataclasses.replace(UniformSelection().plan(view, rng), notes={"names": np.array(["a", "b"])})
 
 
 @dataclass(frozen=True)
@@ -341,7 +341,7 @@ class ChangesTheView:
 
     def plan(self, view, rng):
         view.left[:] = view.setup.budget * 2
-        return Uniform().plan(view, rng)
+        return UniformSelection().plan(view, rng)
 
 
 @dataclass(frozen=True)
@@ -349,7 +349,7 @@ class UnrecordableNotes:
     """Leaves an object for the record."""
 
     def plan(self, view, rng):
-        return dataclasses.replace(Uniform().plan(view, rng), notes={"solver": object()})
+        return dataclasses.replace(UniformSelection().plan(view, rng), notes={"solver": object()})
 
 
 @dataclass(frozen=True)
@@ -357,7 +357,7 @@ class NoPlan:
     """Returns uses alone."""
 
     def plan(self, view, rng):
-        return Uniform().plan(view, rng).uses
+        return UniformSelection().plan(view, rng).uses
 
 
 @dataclass(frozen=True)
@@ -365,7 +365,7 @@ class BoundlessProbe:
     """Asks for losses that nothing bounds."""
 
     def plan(self, view, rng):
-        return dataclasses.replace(Uniform().plan(view, rng), probe=Probe(loss_bound=float("inf")))
+        return dataclasses.replace(UniformSelection().plan(view, rng), probe=Probe(loss_bound=float("inf")))
 
 
 # ---------------------------------------------------------------- transforms
@@ -628,7 +628,7 @@ class OneOutput:
 
 def good() -> Algorithm:
     """The median of everybody."""
-    return Algorithm("Good", Uniform(), Median())
+    return Algorithm("Good", UniformSelection(), Median())
 
 
 def not_an_algorithm() -> Median:
@@ -643,9 +643,9 @@ def overspending() -> Algorithm:
 
 def unclipped() -> Algorithm:
     """Wants privacy without a clip bound."""
-    return Algorithm("Unclipped", Uniform(), Mean(), clip=False)
+    return Algorithm("Unclipped", UniformSelection(), Mean(), clip=False)
 
 
 def nameless() -> Algorithm:
     """Has a name that clears the screen."""
-    return Algorithm("\x1b[2J", Uniform(), Mean())
+    return Algorithm("\x1b[2J", UniformSelection(), Mean())
