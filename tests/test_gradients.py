@@ -5,6 +5,7 @@ says.
 import itertools
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -121,9 +122,47 @@ def test_the_fast_path_equals_the_oracle_with_ragged_clients(name, order):
     assert not torch.allclose(found.theta, unclipped.theta)
 
 
+def distance_to_a_kink(module, x):
+    """By sample [B]: how far the nearest input of a ReLU is from 0, and of a max pool from a change of its maximum."""
+    nearest = []
+
+    def note(layer, args, _):
+        a = args[0].detach()
+        if isinstance(layer, nn.ReLU):
+            nearest.append(a.abs().flatten(1).amin(1))
+        elif isinstance(layer, nn.MaxPool2d):
+            best = nn.functional.unfold(a.flatten(0, 1)[:, None], 2, stride=2).topk(2, dim=1).values
+            gap = torch.where(best[:, 0] > 0, best[:, 0] - best[:, 1], 1.0)  # 0 behind a ReLU has no slope
+            nearest.append(gap.reshape(len(a), -1).amin(1))
+
+    hooks = [part.register_forward_hook(note) for part in module.modules()]
+    with torch.no_grad():
+        module(x)
+    for hook in hooks:
+        hook.remove()
+    return torch.stack(nearest).amin(0) if nearest else torch.ones(len(x))
+
+
+@lru_cache
+def smooth_task(name):
+    """As `model_and_task`, of samples at which the model is smooth: 2e-5 away from kinks, where float32 errs by 1e-5 at
+    most.
+
+    A ReLU input of 2e-7 may have the other sign in float32, as the processor's kernels add up. The gradient, right for
+    either sign, then jumps by 1e-3, and says nothing of the engine. Of ResNet-20's samples, with 188,000 such inputs
+    each, one in ten is far enough from all of them.
+    """
+    module, shards, n_classes = model_and_task(name)
+    found, drawn = shards.x[:0], rng(11)
+    while len(found) < len(shards.x):
+        x = torch.randn(64, *shards.x.shape[1:], generator=drawn, dtype=torch.float64)
+        found = torch.cat([found, x[distance_to_a_kink(module, x) > 2e-5]])
+    return module, Shards(found[: len(shards.x)], shards.y, shards.offsets), n_classes
+
+
 @pytest.mark.parametrize(("name", "order"), BOTH_NORMS)
 def test_single_precision_stays_within_1e_5_of_the_oracle(name, order):
-    module, shards, n_classes = model_and_task(name)
+    module, shards, n_classes = smooth_task(name)
     bound = halving(module, shards, n_classes, order)
     expected = oracle(module, shards, n_classes, COHORT, order, bound)
     single = deepcopy(module).float()
