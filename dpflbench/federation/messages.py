@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpflbench.federation.gradients import Engine
+from dpflbench.federation.gradients import Engine, bounded
 from dpflbench.interfaces import Floats, Ints, Mechanism, Plan, Probe, Setup
 from dpflbench.privacy.ledger import GRADIENT, JOINT, LOSS, Ledger
 from dpflbench.privacy.sensitivity import gradient_sensitivity, joint_sensitivity, loss_sensitivity
@@ -95,12 +95,13 @@ def release(
 ) -> Messages:
     """The noisy messages of a cohort whose releases have been charged. phi [K, P] are the cohort's own rows."""
     c, device = calibration, theta.device
-    sizes = torch.as_tensor(shards.sizes[cohort], dtype=theta.dtype, device=device)[:, None]
-    clip = torch.as_tensor(c.clip_norm[cohort], dtype=theta.dtype, device=device)
+    # float64 up to the noise: a mean rounded to float32 before it would move by more than its sensitivity
+    sizes = torch.as_tensor(shards.sizes[cohort], dtype=torch.float64, device=device)[:, None]
+    clip = torch.as_tensor(c.clip_norm[cohort], dtype=torch.float64, device=device)
     sums = engine.clipped_sums(theta, phi, shards, cohort, clip, probe.loss_bound if probe else None)
     exact = torch.cat([sums.theta, sums.phi], 1) / sizes
     scale = torch.as_tensor(c.scale[cohort], dtype=theta.dtype, device=device)[:, None]
-    noisy = exact + mechanism.sample(scale, tuple(exact.shape), streams.torch("noise", round, device))
+    noisy = (exact + mechanism.sample(scale, tuple(exact.shape), streams.torch("noise", round, device))).to(theta.dtype)
     row, own = noisy[:, : theta.numel()], noisy[:, theta.numel() :]
     nothing = np.zeros(0)
     if probe is None or sums.losses is None or c.loss_scale is None:
@@ -138,5 +139,5 @@ def _stepped_losses(
     for k, n in enumerate(cohort):
         start, stop = int(shards.offsets[n]), int(shards.offsets[n + 1])
         losses = engine.losses(theta - lr * row[k], phi[k] - lr * own[k], shards.x[start:stop], shards.y[start:stop])
-        means.append(losses.nan_to_num_(nan=bound).clamp(0.0, bound).mean())
+        means.append(bounded(losses, bound).mean())
     return torch.stack(means)

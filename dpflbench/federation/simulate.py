@@ -193,7 +193,8 @@ def _messages(world: World, state: State, ledger: Ledger | None, cohort: Ints, l
         sums = engine.clipped_sums(theta, phi, shards, cohort, clip)
         sizes = torch.as_tensor(shards.sizes[cohort], dtype=theta.dtype, device=theta.device)[:, None]
         none = np.zeros(0)
-        messages = Messages(sums.theta / sizes, sums.phi / sizes, none, none, none)
+        means = (sums.theta / sizes).to(theta.dtype), (sums.phi / sizes).to(theta.dtype)
+        messages = Messages(*means, none, none, none)
     clock.gradient += time.perf_counter() - began
     clock.samples += int(shards.sizes[cohort].sum())
     return messages
