@@ -141,7 +141,7 @@ def test_small_numbers_behind_a_large_one_are_not_lost_from_a_norm(order, size):
 def test_blocks_hold_every_sample_once(n, outputs, inputs, seed):
     rng = torch.Generator().manual_seed(seed)
     g, a = torch.randn(n, outputs, generator=rng), torch.randn(2, n, inputs, generator=rng)
-    torch.testing.assert_close(product(g, a), g.double().T @ a.double(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(product(g, a).double(), g.double().T @ a.double(), rtol=1e-5, atol=1e-5)
 
 
 def test_a_client_beyond_the_proof_and_a_clip_too_small_for_float32_are_refused():

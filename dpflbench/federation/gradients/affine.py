@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dpflbench.federation.gradients.chunks import Chunk, as_input
 from dpflbench.federation.gradients.contributions import Book, Entry, Outer, Slots, add_outer, finite, outer_norm
 from dpflbench.federation.gradients.objective import Objective
-from dpflbench.federation.gradients.summation import row_norm
+from dpflbench.federation.gradients.summation import limited, row_norm
 from dpflbench.interfaces import Ints, Layout
 from dpflbench.tasks.task import Shards
 
@@ -125,6 +125,7 @@ class InputNorms:
             start, end = int(self.shards.offsets[client]), int(self.shards.offsets[client + 1])
             for at in range(start, end, size):
                 rows = slice(at, min(at + size, end))
-                self.values[rows] = row_norm(as_input(self.shards.x[rows]).flatten(1).double(), self.order)
+                norms = row_norm(as_input(self.shards.x[rows]).flatten(1).double(), self.order)
+                self.values[rows] = limited(norms, self.order)
             self.seen[client] = True
         return self.values

@@ -104,7 +104,7 @@ class Joined:
     def add(self, sums: Tensor, chunk: Chunk, factor: Tensor) -> None:
         """factor @ values, by client."""
         for row, span in chunk.spans():
-            sums[row].index_add_(0, self.index, product(factor[span, None], self.values[span])[0])
+            sums[row].index_add_(0, self.index, product(factor[span, None], self.values[span])[0].double())
 
     def part(self, samples: Tensor) -> Entry:
         """Those samples in float64."""
@@ -130,13 +130,13 @@ class Outer:
 
     def add(self, sums: Tensor, chunk: Chunk, factor: Tensor) -> None:
         """gᵀa and Σg of the factor-weighted g, by client."""
-        g, n = self.g * factor.to(self.g.dtype)[:, None], len(chunk.pieces)
-        outputs, inputs = g.shape[1], self.a.shape[1]
+        n, outputs, inputs = len(chunk.pieces), self.g.shape[1], self.a.shape[1]
         if not (chunk.even and n > 1 and inputs <= SEGMENT):
+            g = self.g * factor.to(self.g.dtype)[:, None]
             for row, span in chunk.spans():
                 add_outer(self.slots, sums[row], g[span], self.a[span])
             return
-        first, g = chunk.pieces[0].row, g.double().view(n, -1, outputs)
+        first, g = chunk.pieces[0].row, (self.g.double() * factor[:, None]).view(n, -1, outputs)
         rows, turned = sums[first : first + n], g.transpose(1, 2) if outputs > 1 else g.view(n, 1, -1)
         if "weight" in self.slots:
             start, a = self.slots["weight"], self.a.double().view(n, -1, inputs)
@@ -154,12 +154,11 @@ class Outer:
 
 
 def outer_norm(slots: Slots, g: Tensor, inner: Callable[[], Tensor], known: Tensor | None, order: int) -> Tensor:
-    """The norms of outer products g ⊗ a and of g, from those of a: known, or to be taken if they are wanted."""
+    """The norms of outer products g ⊗ a and of g, from those of a: known and limited, or taken if they are wanted."""
     outer = row_norm(g, order)
     if "weight" not in slots:
         return outer
-    norm = inner() if known is None else known
-    norm = norm if g.dtype == torch.float64 else limited(norm, order)
+    norm = limited(inner(), order) if known is None else known
     return torch.addcmul(outer, outer, norm) if "bias" in slots else outer.mul_(norm)
 
 
@@ -225,15 +224,11 @@ class Book:
                 self._keep(entry)
 
     def close(self) -> None:
-        """Join the small entries: their number of calls would cost more than their arithmetic. Then the norms are
-        complete, and infinite where float32 cannot hold the factor.
-        """
+        """Join the small entries: their number of calls would cost more than their arithmetic."""
         if self._small:
             spans = tuple((r.start, r.start + r.values.shape[1]) for r in self._small)
             values = torch.cat([r.values for r in self._small], 1) if len(self._small) > 1 else self._small[0].values
             self._keep(Joined(_index(spans, str(values.device)), values))
-        if self.order is not None and self.norm is not None:
-            limited(self.norm, self.order)
 
     def _keep(self, entry: Entry) -> None:
         self.entries.append(entry)

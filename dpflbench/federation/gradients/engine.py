@@ -7,7 +7,6 @@ Linear layers never: no [samples, D], and memory does not grow with the cohort.
 
 from copy import deepcopy
 from dataclasses import dataclass
-from math import isfinite
 from typing import Literal
 
 import numpy as np
@@ -25,7 +24,7 @@ from dpflbench.federation.gradients.functional import Functional, transformed
 from dpflbench.federation.gradients.layout import layout_of, unflatten
 from dpflbench.federation.gradients.objective import Objective
 from dpflbench.federation.gradients.self_test import check_apart, check_transform_apart, rehearse, sample_bytes
-from dpflbench.federation.gradients.summation import LARGEST, MARGIN, SMALLEST, bounded
+from dpflbench.federation.gradients.summation import LARGEST, MARGIN, SMALLEST, bounded, within
 from dpflbench.interfaces import IDENTITY, Ints, LocalTransform
 from dpflbench.tasks.models import check_module
 from dpflbench.tasks.task import Shards
@@ -94,8 +93,8 @@ class Engine:
         _check_bound(shards.sizes[clients], clip_norm)
         bound = None if clip_norm is None else clip_norm.double() * (1.0 - MARGIN)
         self._prepare(shards)
-        sums, norms = self._sums(theta, phi, shards, clients, bound, loss_bound, False)
-        if bound is None or _finite(norms):
+        sums, largest = self._sums(theta, phi, shards, clients, bound, loss_bound, False)
+        if bound is None or _holds(within(largest, self.clip_order)):
             return sums
         return self._sums(theta, phi, shards, clients, bound, loss_bound, True)[0]
 
@@ -164,7 +163,7 @@ class Engine:
         loss_bound: float | None,
         careful: bool,
     ) -> tuple[Sums, Tensor]:
-        """The sums and the sum of all norms, by the largest chunks that fit the memory."""
+        """The sums and the largest norm, by the largest chunks that fit the memory."""
         while True:
             try:
                 return self._pass(theta, phi, shards, clients, bound, loss_bound, careful)
@@ -187,19 +186,19 @@ class Engine:
         sums = theta.new_zeros(len(clients), dim + self.phi_dim, dtype=torch.float64)
         losses = None if loss_bound is None else theta.new_zeros(len(clients), 1, dtype=torch.float64)
         known = self._norms.see(clients, self.chunk) if self._norms and order else None
-        seen = theta.new_zeros((), dtype=torch.float64)
+        largest = theta.new_zeros((), dtype=torch.float64)
         for chunk in self._chunks(theta, shards, clients):
             book = Book(order)  # here, so that the last chunk's is let go of before the next one is filled
             y, out = self._fill(book, chunk, theta, phi, shards, known)
             if careful and (aside := set_aside(book, chunk, self.clip_order)):
                 self._add(sums, *aside, bound)
             if book.norm is not None:
-                seen += book.norm.sum()
+                largest = torch.maximum(largest, book.norm.amax())  # not a number if any is not
             self._add(sums, book.entries, chunk, book.norm, bound)
             if losses is not None and loss_bound is not None:
                 loss = bounded(self._objective.losses(out, y), loss_bound)
                 Rows(0, loss[:, None], (1,)).add(losses, chunk, torch.ones_like(loss))
-        return Sums(sums[:, :dim], sums[:, dim:], None if losses is None else losses[:, 0]), seen
+        return Sums(sums[:, :dim], sums[:, dim:], None if losses is None else losses[:, 0]), largest
 
     def _chunks(self, theta: Tensor, shards: Shards, clients: Ints) -> list[Chunk]:
         """The samples of those clients in chunks, for a model with these parameters."""
@@ -255,9 +254,9 @@ class Engine:
             entry.add(sums, chunk, factor)
 
 
-def _finite(norms: Tensor) -> bool:
-    """Whether all norms are finite: the only look at a number of the device."""
-    return isfinite(norms.item())
+def _holds(fact: Tensor) -> bool:
+    """The only look at a number of the device."""
+    return bool(fact)
 
 
 def _check_bound(sizes: Ints, clip_norm: Tensor | None) -> None:

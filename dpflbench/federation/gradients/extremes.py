@@ -10,15 +10,16 @@ from torch import Tensor
 
 from dpflbench.federation.gradients.chunks import Chunk
 from dpflbench.federation.gradients.contributions import Book, Entry
+from dpflbench.federation.gradients.summation import within
 
 
 def set_aside(book: Book, chunk: Chunk, order: int) -> tuple[list[Entry], Chunk, Tensor] | None:
-    """Take samples without a finite norm out of the book; those that are finite in float64 as entries of their own,
-    with their chunk and norms. None if there are none.
+    """Take samples whose norm is no number, or beyond the limit, out of the book; those that are finite in float64 as
+    entries of their own, with their chunk and norms. None if there are none.
     """
     if book.norm is None:
         return None
-    samples = (~book.norm.isfinite()).nonzero()[:, 0]
+    samples = (~within(book.norm, order)).nonzero()[:, 0]
     entries = [entry.part(samples) for entry in book.entries]
     book.entries = [entry.without(samples) for entry in book.entries]
     book.norm[samples] = torch.inf  # a factor of 0

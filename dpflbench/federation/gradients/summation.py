@@ -22,7 +22,7 @@ its sensitivity, 3 % for a million samples.
 
 Small numbers. Squares below 2⁻¹²⁶ are lost in float32: a norm is too small by 2⁻⁶³ √D at most, nothing beside a C of at
 least SMALLEST. Outer products multiply norms taken in float64, where no float32 number's square is lost. Large numbers:
-a norm, or an input of a Linear layer, beyond 2⁶⁴ is reported as infinite, and `extremes.py` treats that sample alone.
+a sample with a norm, or an input of a Linear layer, beyond 2⁶⁴ is treated alone and in float64: `extremes.py`.
 """
 
 import torch
@@ -56,13 +56,18 @@ def limited(norm: Tensor, order: int) -> Tensor:
     return norm.masked_fill_(norm > LIMIT**order, torch.inf)
 
 
+def within(norm: Tensor, order: int) -> Tensor:
+    """Where norms are numbers, and within LIMIT."""
+    return norm <= LIMIT**order
+
+
 def product(g: Tensor, a: Tensor) -> Tensor:
-    """Σ g_i ⊗ a_i over samples, for g [n, O] and a [..., n, I]: [..., O, I] in float64."""
+    """Σ g_i ⊗ a_i over samples, for g [n, O] and a [..., n, I]: [..., O, I], to be added to sums in float64."""
     if a.dtype == torch.float64 or a.shape[-1] <= SEGMENT:
         return g.double().T @ a.double()
     g, n = g.to(a.dtype), len(g)
     if n <= BLOCK:
-        return (g.T @ a).double()
+        return g.T @ a  # one block
     whole = n // BLOCK * BLOCK
     blocks = g[:whole].view(-1, BLOCK, g.shape[1]).transpose(1, 2)
     total = (blocks @ a[..., :whole, :].reshape(*a.shape[:-2], -1, BLOCK, a.shape[-1])).sum(-3, dtype=torch.float64)
