@@ -30,9 +30,10 @@ class FullStep:
         """Return the protected means, and mean losses at the received model if a bound for them is given."""
         theta, shards = work.theta, work.shards
         sums = work.engine.clipped_sums(theta, work.phi, shards, work.cohort, work.clip_norm, work.loss_bound)
-        sizes = torch.as_tensor(shards.sizes[work.cohort], dtype=theta.dtype, device=theta.device)[:, None]
+        # float64 up to the noise: a mean rounded to float32 before it would move by more than its sensitivity
+        sizes = torch.as_tensor(shards.sizes[work.cohort], dtype=torch.float64, device=theta.device)[:, None]
         losses = None if sums.losses is None else sums.losses / sizes[:, 0]
-        return protect(torch.cat([sums.theta, sums.phi], 1) / sizes), losses
+        return protect(torch.cat([sums.theta, sums.phi], 1) / sizes).to(theta.dtype), losses
 
 
 LOCAL_UPDATES = {"full_step": FullStep}

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dpflbench.federation.calibration import Calibration
-from dpflbench.federation.gradients import Engine
+from dpflbench.federation.gradients import Engine, bounded
 from dpflbench.federation.redaction import discreet
 from dpflbench.federation.trust import LocalTrust
 from dpflbench.interfaces import ClientWork, Floats, Ints, Probe, Setup
@@ -60,7 +60,7 @@ def participate(
     cohort, theta, probe, calibration = part.cohort, part.theta, part.probe, part.calibration
     ledger.charge(part.round, cohort, calibration.releases(cohort, probe))
     clipped = np.isfinite(setup.clip_norm)
-    clip = torch.as_tensor(calibration.clip_norm[cohort], dtype=theta.dtype, device=theta.device) if clipped else None
+    clip = torch.as_tensor(calibration.clip_norm[cohort], device=theta.device) if clipped else None
     work = ClientWork(
         engine=engine,
         theta=theta,
@@ -92,7 +92,7 @@ def participate(
 
 def _probed(clean: Tensor, scale: Floats, setup: Setup, streams: Streams, round: int) -> Floats:
     """Noisy losses [1 or 2, K] on the host."""
-    spread = torch.as_tensor(scale, dtype=clean.dtype, device=clean.device).expand_as(clean).contiguous()
+    spread = torch.as_tensor(scale, dtype=torch.float32, device=clean.device).expand_as(clean).contiguous()
     noisy = setup.mechanism.release(clean, spread, streams.torch("probe", round, clean.device))
     return noisy.double().cpu().numpy()
 
@@ -108,5 +108,5 @@ def _stepped_losses(
         start, stop = int(shards.offsets[n]), int(shards.offsets[n + 1])
         theta, phi = part.theta - part.lr * row[k], part.phi[k] - part.lr * own[k]
         losses = engine.losses(theta, phi, shards.x[start:stop], shards.y[start:stop])
-        means.append(losses.nan_to_num_(nan=bound).clamp(0.0, bound).mean())
+        means.append(bounded(losses, bound).mean())
     return torch.stack(means)

@@ -22,7 +22,7 @@ class LocalTrust:
         """Return what a client does to a value [K, M] before it leaves, with noise of scale [K]."""
 
         def noised(value: Tensor) -> Tensor:
-            spread = torch.as_tensor(scale, dtype=value.dtype, device=value.device)[:, None]
+            spread = torch.as_tensor(scale, dtype=torch.float32, device=value.device)[:, None]  # as charged: exact
             return mechanism.release(value, spread, rng)
 
         return noised

@@ -124,18 +124,22 @@ def _moved(phi: Tensor) -> Tensor:
 
 
 def _row_by_row(transform: Any, phi: Tensor, shape: tuple[int, ...], who: str) -> None:
-    """A row's output depends on its own phi and x only: otherwise one client's data reaches another's message."""
-    phi, x = _moved(phi), _inputs(shape)
-    whole = _applied(transform, phi, x, who)
-    for i in range(CLIENTS):
-        alone = _applied(transform, phi[i : i + 1], x[i : i + 1], who)
-        if not torch.allclose(alone[0], whole[i], rtol=1e-5, atol=1e-6):
-            refuse(
-                who,
-                "a row's output depends on other rows of the batch",
-                "apply to work row by row",
-                "use no statistics over the batch",
-            )
+    """A row's output depends on its own phi and x only, in batches of any size and for inputs of any size: otherwise
+    one client's data reaches another's message. A run applies it row by row; a batch would be another transform.
+    """
+    for times, decades in ((1, 0.0), (8, 0.0), (8, 3.0)):
+        phis, x = _moved(phi).repeat(times, 1), _inputs(shape, times * CLIENTS)
+        x = x * torch.logspace(-decades, decades, len(x)).view(-1, *[1] * len(shape))  # small rows beside large ones
+        whole = _applied(transform, phis, x, who)
+        for i in range(0, len(x), times):
+            alone = _applied(transform, phis[i : i + 1], x[i : i + 1], who)
+            if not torch.allclose(alone[0], whole[i], rtol=1e-5, atol=1e-6):
+                refuse(
+                    who,
+                    "a row's output depends on other rows of the batch",
+                    "apply to work row by row",
+                    "use no statistics over the batch",
+                )
 
 
 def _differentiable(transform: Any, phi: Tensor, shape: tuple[int, ...], who: str) -> None:

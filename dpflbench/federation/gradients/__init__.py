@@ -2,5 +2,6 @@
 
 from dpflbench.federation.gradients.engine import Engine, Sums
 from dpflbench.federation.gradients.layout import initial_theta, layout_of
+from dpflbench.federation.gradients.summation import MARGIN, bounded
 
-__all__ = ["Engine", "Sums", "initial_theta", "layout_of"]
+__all__ = ["MARGIN", "Engine", "Sums", "bounded", "initial_theta", "layout_of"]

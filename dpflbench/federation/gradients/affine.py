@@ -3,21 +3,20 @@
 The norms of a client's inputs never change, so they are taken once, when the client is first selected.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dpflbench.federation.gradients.chunks import Chunk, as_input
-from dpflbench.federation.gradients.contributions import Book, Outer, Slots, row_norm
+from dpflbench.federation.gradients.contributions import Book, Entry, Outer, Slots, add_outer, finite, outer_norm
 from dpflbench.federation.gradients.objective import Objective
+from dpflbench.federation.gradients.summation import limited, row_norm
 from dpflbench.interfaces import Ints, Layout
 from dpflbench.tasks.task import Shards
 
-GATHERED = (
-    1 << 16
-)  # bytes: clients with fewer than that of inputs are copied together, others are multiplied where they lie
+GATHERED = 1 << 16  # bytes of inputs: clients with fewer are copied together, others are multiplied where they lie
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,18 +31,27 @@ class Outers:
     known: Tensor | None  # [B], the norms of the inputs
 
     def norm(self, order: int) -> Tensor:
-        """‖g‖₁·(‖a‖₁ + 1), or ‖g‖²·(‖a‖² + 1), by sample."""
-        known = torch.cat([row_norm(a, order) for a in self.a]) if self.known is None else self.known
-        outer = row_norm(self.g, order)
-        return torch.addcmul(outer, outer, known) if "bias" in self.slots else outer.mul_(known)
+        """As of `Outer`."""
+        return outer_norm(
+            self.slots, self.g, lambda: torch.cat([row_norm(a, order) for a in self.a]), self.known, order
+        )
 
     def add(self, sums: Tensor, chunk: Chunk, factor: Tensor) -> None:
         """gᵀa and Σg of the factor-weighted g, by client."""
-        g, start, outputs = self.g * factor[:, None], self.slots["weight"], self.g.shape[1]
+        g = self.g * factor.to(self.g.dtype)[:, None]
         for (row, span), a in zip(chunk.spans(), self.a, strict=True):
-            sums[row, start : start + outputs * a.shape[1]].view(outputs, -1).addmm_(g[span].T, a)
-            if "bias" in self.slots:
-                sums[row, self.slots["bias"] : self.slots["bias"] + outputs].add_(g[span].sum(0))
+            add_outer(self.slots, sums[row], g[span], a)
+
+    def part(self, samples: Tensor) -> Entry:
+        """Those samples in float64."""
+        return Outer(self.slots, torch.cat(self.a), self.g).part(samples)
+
+    def without(self, samples: Tensor) -> Entry:
+        """Finite g and a."""
+        edges = np.cumsum([0, *map(len, self.a)])
+        own = [samples[(samples >= at) & (samples < at + len(a))] - at for at, a in zip(edges, self.a, strict=False)]
+        a = [finite(a, rows) for a, rows in zip(self.a, own, strict=True)]
+        return replace(self, a=a, g=finite(self.g, samples))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +105,11 @@ def as_affine(module: nn.Module, layout: Layout) -> Affine | None:
 
 
 class InputNorms:
-    """Σ|x| or Σx² of the samples of clients seen so far."""
+    """Σ|x| or Σx² of the samples of clients seen so far, in float64."""
 
-    def __init__(self, shards: Shards, order: int, dtype: torch.dtype) -> None:
+    def __init__(self, shards: Shards, order: int) -> None:
         self.shards, self.order, self.version = shards, order, shards.x._version
-        self.values = shards.x.new_zeros(len(shards.x), dtype=dtype)
+        self.values = shards.x.new_zeros(len(shards.x), dtype=torch.float64)
         self.seen = np.zeros(len(shards.sizes), dtype=bool)
 
     def current(self, shards: Shards, order: int) -> bool:
@@ -117,6 +125,7 @@ class InputNorms:
             start, end = int(self.shards.offsets[client]), int(self.shards.offsets[client + 1])
             for at in range(start, end, size):
                 rows = slice(at, min(at + size, end))
-                self.values[rows] = row_norm(as_input(self.shards.x[rows]).flatten(1), self.order)
+                norms = row_norm(as_input(self.shards.x[rows]).flatten(1).double(), self.order)
+                self.values[rows] = limited(norms, self.order)
             self.seen[client] = True
         return self.values

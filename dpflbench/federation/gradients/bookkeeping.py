@@ -11,11 +11,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients.contributions import Book, Entry, Rows, Slots
 from dpflbench.federation.gradients.layers import conv2d, embedding, layer_norm, linear
 from dpflbench.federation.gradients.normalisation import GroupNorm
-from dpflbench.federation.gradients.pooling import replace_pools
 from dpflbench.interfaces import Layout
 
 Head = Callable[[Tensor], Tensor]  # outputs → gradient by them
@@ -50,7 +48,9 @@ def _unsupported(layer: nn.Module) -> str:
 
 
 class Bookkeeper:
-    """A private copy of the module with taps on the layers that own parameters."""
+    """A private copy of a module whose layers run once and whose rows are apart (`rowwise.py`), with taps on those that
+    own parameters.
+    """
 
     def __init__(self, module: nn.Module, layout: Layout) -> None:
         self.module = deepcopy(module).requires_grad_(False)
@@ -58,68 +58,57 @@ class Bookkeeper:
         self._params = dict(self.module.named_parameters())
         self._book = Book(None)
         self._sources: list[Tensor] = []  # where backpropagation ends: nothing before needs a gradient
-        self._taps: dict[
-            str, tuple[Tensor | None, Callable[[Tensor], None]]
-        ] = {}  # a layer's output, what its gradient is for
+        self._taps: list[tuple[Tensor, Callable[[Tensor], None]]] = []  # a layer's output, what its gradient is for
         starts = {t.name: t.start for t in layout.tensors}
         for name, part in self.module.named_modules():
-            if hasattr(part, "inplace"):
-                part.inplace = False  # would overwrite what a tap has noted
             slots = {
                 own: starts[full]
                 for own, _ in part.named_parameters(recurse=False)
                 if (full := f"{name}.{own}" if name else own) in starts
             }
             if slots and isinstance(part, nn.GroupNorm):
-                part.forward = partial(self._group_norm, part, name, slots)  # type: ignore[method-assign]
+                part.forward = partial(self._group_norm, part, slots)  # type: ignore[method-assign]
             elif slots:
-                part.register_forward_hook(partial(self._tap, name, slots))
-        replace_pools(self.module)
+                part.register_forward_hook(partial(self._tap, slots))
 
     def load(self, theta: Tensor) -> None:
         """Put theta into the copy, on theta's device."""
         if theta.device != next(iter(self._params.values())).device:
             self._params = dict(self.module.to(theta.device).named_parameters())
         for t in self.layout.tensors:
-            self._params[t.name].copy_(theta[t.start : t.stop].view(t.shape))
+            if t.name in self._params:  # what the forward does not use is not there
+                self._params[t.name].copy_(theta[t.start : t.stop].view(t.shape))
 
     def run(self, book: Book, x: Tensor, phi: Tensor | None, head: Head) -> Tensor | None:
         """Put what each layer contributes into the book; the gradient by phi [B, P] if x depends on it."""
-        self._book, self._sources, self._taps = book, [], {}
+        self._book, self._sources, self._taps = book, [], []
         with torch.enable_grad():
             out = self.module(x)
-            for output, note in self._taps.values():
-                if output is not None:
-                    output.register_hook(note)  # type: ignore[no-untyped-call]
+            for output, note in self._taps:
+                output.register_hook(note)  # type: ignore[no-untyped-call]
             wanted = self._sources if phi is None else [*self._sources, phi]
             grads = torch.autograd.grad(out, wanted, head(out.detach()), allow_unused=True)
-        self._sources, self._taps = [], {}
+        self._sources, self._taps = [], []
         return None if phi is None else grads[-1]
 
-    def _once(self, name: str, output: Tensor | None, note: Callable[[Tensor], None]) -> None:
-        if name in self._taps:
-            raise DpflbenchError(f"{name}: runs more than once in a forward pass")
-        self._taps[name] = output, note
-
-    def _tap(self, name: str, slots: Slots, layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
+    def _tap(self, slots: Slots, layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
         a, book = args[0].detach(), self._book
 
         def note(g: Tensor) -> None:
             book.put(RULES[type(layer)](layer, slots, a, g))
 
-        self._once(name, output, note)
+        self._taps.append((output, note))
         if not output.requires_grad:
             output.requires_grad_()
             self._sources.append(output)
 
-    def _group_norm(self, layer: nn.GroupNorm, name: str, slots: Slots, x: Tensor) -> Tensor:
+    def _group_norm(self, layer: nn.GroupNorm, slots: Slots, x: Tensor) -> Tensor:
         book = self._book
 
         def note(by_weight: Tensor, by_bias: Tensor) -> None:
             rows = {"weight": by_weight, "bias": by_bias}
             book.put([Rows(start, rows[own], tuple(layer.weight.shape)) for own, start in slots.items()])
 
-        self._once(name, None, lambda _: None)
         if not x.requires_grad:
             x = x.detach().requires_grad_()
             self._sources.append(x)

@@ -36,6 +36,11 @@ class Chunk:
             self.joint = self.joint and p[1] == at
             row, at = row + 1, p[2]
 
+    @property
+    def size(self) -> int:
+        """Samples in the chunk."""
+        return sum(p.stop - p.start for p in self.pieces)
+
     def spans(self) -> Iterator[tuple[int, slice]]:
         """Client row and samples inside the chunk, piece by piece."""
         at = 0
@@ -47,9 +52,7 @@ class Chunk:
         """The chunk's part of the shards; a view where its pieces are neighbours."""
         if self.joint:
             return x[self.pieces[0].start : self.pieces[-1].stop]
-        if (
-            x.ndim == 1 and x.device.type == "cpu"
-        ):  # labels and norms: slicing costs more than copying, and NumPy slices cheaply
+        if x.ndim == 1 and x.device.type == "cpu":  # labels and norms: NumPy slices cheaply
             flat = x.numpy()
             return torch.from_numpy(np.concatenate([flat[p.start : p.stop] for p in self.pieces]))
         return torch.cat([x[p.start : p.stop] for p in self.pieces])
@@ -61,6 +64,11 @@ class Chunk:
             return values[row : row + n].unsqueeze(1).expand(n, stop - start, *values.shape[1:]).flatten(0, 1)
         rows = np.repeat([p.row for p in self.pieces], [p.stop - p.start for p in self.pieces])
         return values[torch.from_numpy(rows).to(values.device, non_blocking=True)]
+
+    def only(self, samples: list[int]) -> "Chunk":
+        """The chunk of those samples alone, each a piece of its own."""
+        owners = np.repeat([p.row for p in self.pieces], [p.stop - p.start for p in self.pieces])
+        return Chunk([Piece(int(owners[i]), i, i + 1) for i in samples])
 
     def scale_(self, values: Tensor, by: Tensor) -> Tensor:
         """Multiply the samples' values [B] by their clients' [K], in place."""

@@ -4,8 +4,8 @@ The gradient of a Linear layer is an outer product, so its norm factorises, in L
 Other layers keep the per-sample gradients of one chunk, which give norm and sum without computing anything twice.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import Protocol
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from dpflbench.federation.gradients.chunks import Chunk
+from dpflbench.federation.gradients.summation import SEGMENT, limited, product, row_norm
 
 Slots = dict[str, int]  # a trainable tensor of a layer → where it starts in theta
 SMALL = 1024  # numbers a sample: tensors up to that size are treated together
@@ -23,24 +24,30 @@ class Entry(Protocol):
     """The gradients of some tensors of theta, one a sample."""
 
     def norm(self, order: int) -> Tensor:
-        """Sum of absolute values (order 1) or of squares (order 2) by sample [B]."""
+        """Sum of absolute values (order 1) or of squares (order 2) by sample [B], in float64."""
         ...
 
     def add(self, sums: Tensor, chunk: Chunk, factor: Tensor) -> None:
-        """Add the gradients, times each sample's factor [B], to their clients' rows of sums [K, ...]."""
+        """Add the gradients, times each sample's factor [B], to their clients' rows of sums [K, ...]; float64 both."""
+        ...
+
+    def part(self, samples: Tensor) -> "Entry":
+        """The gradients of those samples alone, in float64."""
+        ...
+
+    def without(self, samples: Tensor) -> "Entry":
+        """The entry with 0 where those samples' numbers are not finite, so that a factor of 0 makes them nothing."""
         ...
 
 
-def row_norm(rows: Tensor, order: int) -> Tensor:
-    """Sum of absolute values or of squares over the last axis, by the fastest of torch's ways for rows of that
-    length.
+def finite(values: Tensor, samples: Tensor, axis: int = 0) -> Tensor:
+    """The values, with 0 for those samples that are not finite; the same tensor where all are.
+
+    A copy may lie otherwise in memory, and a product of it may then round otherwise: it is made only where it must be.
     """
-    if rows.shape[-1] == 1:
-        return rows[..., 0].abs() if order == 1 else rows[..., 0].square()
-    if order == 2 and rows.shape[-1] > 32:
-        norms: Tensor = torch.linalg.vector_norm(rows, dim=-1)
-        return norms.square_()
-    return (rows.abs() if order == 1 else rows * rows) @ rows.new_ones(rows.shape[-1])
+    sound = values.index_select(axis, samples).isfinite()
+    bad = samples[~sound.movedim(axis, 0).flatten(1).all(1)]
+    return values.index_fill(axis, bad, 0) if len(bad) else values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,8 +71,16 @@ class Rows:
     def add(self, sums: Tensor, chunk: Chunk, factor: Tensor) -> None:
         """factor @ values, by client."""
         for row, span in chunk.spans():
-            total = torch.matmul(factor[None, span], self.values[..., span, :])
+            total = product(factor[span, None], self.values[..., span, :])
             sums[row, self.start : self.start + prod(self.shape)].add_(self._arranged(total))
+
+    def part(self, samples: Tensor) -> Entry:
+        """Those samples in float64."""
+        return replace(self, values=self.values.index_select(-2, samples).double())
+
+    def without(self, samples: Tensor) -> Entry:
+        """Finite rows."""
+        return replace(self, values=finite(self.values, samples, -2))
 
     def _arranged(self, total: Tensor) -> Tensor:
         if self.kernel is None:
@@ -89,7 +104,15 @@ class Joined:
     def add(self, sums: Tensor, chunk: Chunk, factor: Tensor) -> None:
         """factor @ values, by client."""
         for row, span in chunk.spans():
-            sums[row].index_add_(0, self.index, factor[span] @ self.values[span])
+            sums[row].index_add_(0, self.index, product(factor[span, None], self.values[span])[0].double())
+
+    def part(self, samples: Tensor) -> Entry:
+        """Those samples in float64."""
+        return replace(self, values=self.values[samples].double())
+
+    def without(self, samples: Tensor) -> Entry:
+        """Finite rows."""
+        return replace(self, values=finite(self.values, samples))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,54 +126,82 @@ class Outer:
 
     def norm(self, order: int) -> Tensor:
         """‖g‖₁·(‖a‖₁ + 1), or ‖g‖²·(‖a‖² + 1), by sample; the 1 is the bias."""
-        outer = row_norm(self.g, order)
-        if "weight" not in self.slots:
-            return outer
-        inner = row_norm(self.a, order) if self.known is None else self.known
-        return torch.addcmul(outer, outer, inner) if "bias" in self.slots else outer.mul_(inner)
+        return outer_norm(self.slots, self.g, lambda: row_norm(self.a, order), self.known, order)
 
     def add(self, sums: Tensor, chunk: Chunk, factor: Tensor) -> None:
         """gᵀa and Σg of the factor-weighted g, by client."""
-        g, n = self.g * factor[:, None], len(chunk.pieces)
-        if chunk.even and n > 1:
-            first = chunk.pieces[0].row
-            self._into(sums[first : first + n], g.view(n, -1, g.shape[1]), self.a.reshape(n, -1, self.a.shape[1]))
+        n, outputs, inputs = len(chunk.pieces), self.g.shape[1], self.a.shape[1]
+        if not (chunk.even and n > 1 and inputs <= SEGMENT):
+            g = self.g * factor.to(self.g.dtype)[:, None]
+            for row, span in chunk.spans():
+                add_outer(self.slots, sums[row], g[span], self.a[span])
             return
-        for row, span in chunk.spans():
-            self._into(sums[row : row + 1], g[None, span], self.a[None, span])
-
-    def _into(self, sums: Tensor, g: Tensor, a: Tensor) -> None:
-        outputs = g.shape[2]
-        turned = g.transpose(1, 2) if outputs > 1 else g.view(len(g), 1, -1)  # the same numbers; a plain view is faster
+        first, g = chunk.pieces[0].row, (self.g.double() * factor[:, None]).view(n, -1, outputs)
+        rows, turned = sums[first : first + n], g.transpose(1, 2) if outputs > 1 else g.view(n, 1, -1)
         if "weight" in self.slots:
-            start, size = self.slots["weight"], outputs * a.shape[2]
-            sums[:, start : start + size].add_(torch.bmm(turned, a).view(len(g), size))
+            start, a = self.slots["weight"], self.a.double().view(n, -1, inputs)
+            rows[:, start : start + outputs * inputs].add_(torch.bmm(turned, a).view(n, -1))
         if "bias" in self.slots:
-            start = self.slots["bias"]
-            sums[:, start : start + outputs].add_(g.sum(1) if outputs > 1 else turned.sum(2))
+            rows[:, self.slots["bias"] : self.slots["bias"] + outputs].add_(turned.sum(2))
+
+    def part(self, samples: Tensor) -> Entry:
+        """Those samples in float64."""
+        return Outer(self.slots, self.a[samples].double(), self.g[samples].double())
+
+    def without(self, samples: Tensor) -> Entry:
+        """Finite g and a."""
+        return replace(self, a=finite(self.a, samples), g=finite(self.g, samples))
+
+
+def outer_norm(slots: Slots, g: Tensor, inner: Callable[[], Tensor], known: Tensor | None, order: int) -> Tensor:
+    """The norms of outer products g ⊗ a and of g, from those of a: known and limited, or taken if they are wanted."""
+    outer = row_norm(g, order)
+    if "weight" not in slots:
+        return outer
+    norm = limited(inner(), order) if known is None else known
+    return torch.addcmul(outer, outer, norm) if "bias" in slots else outer.mul_(norm)
+
+
+def add_outer(slots: Slots, sums: Tensor, g: Tensor, a: Tensor) -> None:
+    """Add gᵀa and Σg of one client's samples to its row of sums."""
+    if "weight" in slots:
+        start = slots["weight"]
+        sums[start : start + g.shape[1] * a.shape[1]].view(g.shape[1], -1).add_(product(g, a))
+    if "bias" in slots:
+        sums[slots["bias"] : slots["bias"] + g.shape[1]].add_(g.sum(0, dtype=torch.float64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scattered:
-    """Per-sample gradients of an embedding: rows g of the tokens a, equal tokens added up."""
+    """Per-sample gradients of an embedding: every position has its share of its token's total.
+
+    Not its own gradient: positions of one token may cancel, and what cancels must not be rounded at its full size.
+    """
 
     start: int
     shape: tuple[int, int]
-    a: Tensor  # [B, T]
-    g: Tensor  # [B, T, E]
+    tokens: Tensor  # [B, T]
+    shares: Tensor  # [B, T, E], float64
+    count: Tensor  # [B, T], positions that share
 
     def norm(self, order: int) -> Tensor:
-        """Each token's total gradient enters once, though every position of that token carries it."""
-        same = (self.a[:, :, None] == self.a[:, None, :]).to(self.g.dtype)
-        total = torch.bmm(same, self.g)
-        return (row_norm(total, order) / same.sum(2)).sum(1)
+        """Each token's total enters once."""
+        return (row_norm(self.shares, order) * self.count ** (order - 1)).sum(1)
 
     def add(self, sums: Tensor, chunk: Chunk, factor: Tensor) -> None:
-        """The factor-weighted rows at their tokens, by client."""
-        g = self.g * factor[:, None, None]
+        """The factor-weighted shares at their tokens, by client."""
+        shares = self.shares * factor[:, None, None]
         for row, span in chunk.spans():
             into = sums[row, self.start : self.start + prod(self.shape)].view(self.shape)
-            into.index_add_(0, self.a[span].reshape(-1), g[span].flatten(0, 1))
+            into.index_add_(0, self.tokens[span].reshape(-1), shares[span].flatten(0, 1))
+
+    def part(self, samples: Tensor) -> Entry:
+        """Those samples."""
+        return replace(self, tokens=self.tokens[samples], shares=self.shares[samples], count=self.count[samples])
+
+    def without(self, samples: Tensor) -> Entry:
+        """Finite shares."""
+        return replace(self, shares=finite(self.shares, samples))
 
 
 class Book:
@@ -161,7 +212,7 @@ class Book:
     def __init__(self, order: int | None) -> None:
         self.order = order  # None: no norms are wanted
         self.entries: list[Entry] = []
-        self.norm: Tensor | None = None  # [B], Σ|v| or Σv² so far
+        self.norm: Tensor | None = None  # [B], Σ|v| or Σv² so far, float64
         self._small: list[Rows] = []
 
     def put(self, entries: Sequence[Entry]) -> None:

@@ -6,8 +6,7 @@ Linear layers never: no [samples, D], and memory does not grow with the cohort.
 """
 
 from copy import deepcopy
-from dataclasses import dataclass, replace
-from math import isfinite
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -15,25 +14,27 @@ import torch
 from torch import Tensor, nn
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.federation.gradients.affine import InputNorms, as_affine
+from dpflbench.federation.gradients import rowwise
+from dpflbench.federation.gradients.affine import Affine, InputNorms, as_affine
 from dpflbench.federation.gradients.bookkeeping import Bookkeeper, obstacle
 from dpflbench.federation.gradients.chunks import MOST, Chunk, as_input, cut, fitting
-from dpflbench.federation.gradients.contributions import Book, Rows
-from dpflbench.federation.gradients.functional import Functional
+from dpflbench.federation.gradients.contributions import Book, Entry, Rows
+from dpflbench.federation.gradients.extremes import set_aside
+from dpflbench.federation.gradients.functional import Functional, transformed
 from dpflbench.federation.gradients.layout import layout_of, unflatten
 from dpflbench.federation.gradients.objective import Objective
-from dpflbench.federation.gradients.pooling import replace_pools
-from dpflbench.federation.gradients.self_test import rehearse, sample_bytes
+from dpflbench.federation.gradients.self_test import check_apart, check_transform_apart, rehearse, sample_bytes
+from dpflbench.federation.gradients.summation import LARGEST, MARGIN, SMALLEST, bounded, within
 from dpflbench.interfaces import IDENTITY, Ints, LocalTransform
 from dpflbench.tasks.models import check_module
 from dpflbench.tasks.task import Shards
 
-MARGIN = 1e-6  # a clipped gradient is this much shorter than its bound: float32 rounding must not lengthen it
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sums:
-    """Sums over each client's samples, one row a client."""
+    """Sums over each client's samples, one row a client, in float64: divided by the client's size they keep their bound
+    if division and noise are float64 too.
+    """
 
     theta: Tensor  # [K, D], clipped gradients
     phi: Tensor  # [K, P], clipped gradients
@@ -43,8 +44,9 @@ class Sums:
 class Engine:
     """The gradients of one module, built once a run.
 
-    `path` says how: book-keeping where every layer with parameters has a rule and a self-test on made-up samples agrees
-    with torch.func, else torch.func and why. It is final after the first call of `clipped_sums`.
+    `path` says how: book-keeping where samples are proved to be apart, every layer with parameters has a rule and a
+    self-test on made-up samples agrees with autograd; else torch.func, one sample at a time, and why. It is final after
+    `settle`, which the first call of anything here does by itself.
     """
 
     def __init__(
@@ -63,16 +65,13 @@ class Engine:
         self._objective = Objective(n_classes)
         self._module = deepcopy(module).requires_grad_(False)
         self._functional = Functional(self._module, self.layout, self._objective, transform, phi_dim)
-        self._predictor = Functional(
-            replace_pools(deepcopy(self._module)), self.layout, self._objective, transform, phi_dim
-        )
         why = "normalisation is personal" if self._functional.local else obstacle(module)
-        self._books = None if why else Bookkeeper(module, self.layout)
         self.path = f"torch.func: {why}" if why else "bookkeeping"
-        self._affine = as_affine(module, self.layout) if self._books and not phi_dim else None
+        self._books: Bookkeeper | None = None
+        self._affine: Affine | None = None
         self._norms: InputNorms | None = None
         self._sample_bytes: int | None = None
-        self._rehearsed = False
+        self._settled = False
 
     def clipped_sums(
         self,
@@ -85,32 +84,30 @@ class Engine:
     ) -> Sums:
         """Sums of per-sample gradients clipped to clip_norm [K] jointly over (theta, phi); None: not clipped.
 
-        Clipped sums are finite wherever the gradient at the zero sample is, a fact of theta and phi alone. A sample
-        whose gradient or its norm overflows counts as 0, and as loss_bound if its loss does: a sum that is not finite
-        would tell of that sample, and no noise hides it.
+        Sums are float64 and keep their bound after rounding: `summation.py` has the proof. Clipped sums are finite,
+        whatever the samples: one whose gradient is not counts as 0, and as loss_bound if its loss is not a number. A
+        sum that is not finite would tell of that sample, and no noise hides it.
         """
         _check(theta, phi, shards.x, shards.y, *([] if clip_norm is None else [clip_norm]))
-        bound = None if clip_norm is None else clip_norm * (1.0 - MARGIN)
         clients = np.asarray(clients, dtype=np.int64)
-        self._prepare(theta, shards)
-        sums = self._sums(theta, phi, shards, clients, bound, loss_bound)
-        if bound is None or _finite(sums):
+        _check_bound(shards.sizes[clients], clip_norm)
+        bound = None if clip_norm is None else clip_norm.double() * (1.0 - MARGIN)
+        self._prepare(shards)
+        sums, largest = self._sums(theta, phi, shards, clients, bound, loss_bound, False)
+        if bound is None or _holds(within(largest, self.clip_order)):
             return sums
-        cohort = _cohort(shards, clients)
-        sound = self._sound(theta, phi, cohort)
-        x = cohort.x.masked_fill(~sound.view(-1, *[1] * (cohort.x.ndim - 1)), 0)
-        tamed = Shards(x, cohort.y.masked_fill(~sound, 0), cohort.offsets)
-        return replace(self._sums(theta, phi, tamed, np.arange(len(clients)), bound, None, sound), losses=sums.losses)
+        return self._sums(theta, phi, shards, clients, bound, loss_bound, True)[0]
 
     @torch.no_grad()
     def predict(self, theta: Tensor, phi: Tensor | None, x: Tensor) -> Tensor:
         """Outputs [B, outputs] for inputs with a row of phi each; None: phi at the identity."""
         _check(theta, x, *([] if phi is None else [phi]))
-        self._predictor.to(theta.device)
+        self.settle(x)
+        self._functional.to(theta.device)
         params, size = unflatten(theta, self.layout), self._fitting(x)
         return torch.cat(
             [
-                self._predictor.outputs(params, None if phi is None else phi[i : i + size], as_input(x[i : i + size]))
+                self._functional.outputs(params, None if phi is None else phi[i : i + size], as_input(x[i : i + size]))
                 for i in range(0, max(1, len(x)), size)
             ]
         )
@@ -120,17 +117,35 @@ class Engine:
         rows = None if phi is None else phi.reshape(1, -1).expand(len(x), -1)
         return self._objective.losses(self.predict(theta, rows, x), y)
 
-    def _prepare(self, theta: Tensor, shards: Shards) -> None:
-        """On the first call a self-test and the chunk size; with other data the norms of its inputs."""
-        if self._books and not self._rehearsed:
-            self._rehearsed = True
-            if why := rehearse(self._module, self.layout, self._objective, shards.x):
-                self._books = self._affine = None
+    def settle(self, like: Tensor) -> None:
+        """Decide once how samples like these [B, ...] go through the model; refuse a model or transform in which they
+        cannot be kept apart.
+        """
+        if self._settled:
+            return
+        like = as_input(like[:1])
+        straight, unproved = rowwise.straight(self._module, like)
+        if straight is None:
+            check_apart(self._functional, like, unproved)
+        if self.phi_dim:
+            check_transform_apart(self.transform, self.phi_dim, like)
+        self._functional.straight = straight
+        if self.path == "bookkeeping":
+            why = unproved or rehearse(straight or self._module, self.layout, self._objective, like)
+            if why:
                 self.path = f"torch.func: {why}"
+            elif straight is not None:
+                self._books = Bookkeeper(straight, self.layout)
+                self._affine = None if self.phi_dim else as_affine(self._module, self.layout)
+        self._settled = True
+
+    def _prepare(self, shards: Shards) -> None:
+        """On the first call the way and the chunk size; with other data the norms of its inputs."""
+        self.settle(shards.x)
         if not self.chunk:
             self.chunk = MOST if self._affine else self._fitting(shards.x, 0 if self._books else self.layout.dim)
         if self._affine and not (self._norms and self._norms.current(shards, self.clip_order)):
-            self._norms = InputNorms(shards, self.clip_order, theta.dtype)
+            self._norms = InputNorms(shards, self.clip_order)
 
     def _fitting(self, x: Tensor, extra: int = 0) -> int:
         """Samples a chunk of inputs like x, with so many more numbers a sample."""
@@ -146,12 +161,12 @@ class Engine:
         clients: Ints,
         bound: Tensor | None,
         loss_bound: float | None,
-        sound: Tensor | None = None,
-    ) -> Sums:
-        """The sums, by the largest chunks that fit the memory; of the sound samples [M] alone, if these are given."""
+        careful: bool,
+    ) -> tuple[Sums, Tensor]:
+        """The sums and the largest norm, by the largest chunks that fit the memory."""
         while True:
             try:
-                return self._pass(theta, phi, shards, clients, bound, loss_bound, sound)
+                return self._pass(theta, phi, shards, clients, bound, loss_bound, careful)
             except torch.OutOfMemoryError:
                 if self.chunk == 1:
                     raise
@@ -165,37 +180,25 @@ class Engine:
         clients: Ints,
         bound: Tensor | None,
         loss_bound: float | None,
-        sound: Tensor | None,
-    ) -> Sums:
+        careful: bool,
+    ) -> tuple[Sums, Tensor]:
         dim, order = self.layout.dim, None if bound is None else self.clip_order
-        sums = theta.new_zeros(len(clients), dim + self.phi_dim)
-        losses = None if loss_bound is None else theta.new_zeros(len(clients), 1)
-        known = self._norms.see(clients, self.chunk) if self._norms and order and sound is None else None
+        sums = theta.new_zeros(len(clients), dim + self.phi_dim, dtype=torch.float64)
+        losses = None if loss_bound is None else theta.new_zeros(len(clients), 1, dtype=torch.float64)
+        known = self._norms.see(clients, self.chunk) if self._norms and order else None
+        largest = theta.new_zeros((), dtype=torch.float64)
         for chunk in self._chunks(theta, shards, clients):
             book = Book(order)  # here, so that the last chunk's is let go of before the next one is filled
             y, out = self._fill(book, chunk, theta, phi, shards, known)
-            factor = (
-                theta.new_ones(len(y)) if bound is None or book.norm is None else self._factor(book.norm, bound, chunk)
-            )
-            if sound is not None:
-                factor = factor * chunk.gather(sound)
-            for entry in book.entries:
-                entry.add(sums, chunk, factor)
-            if losses is not None:
-                loss = self._objective.losses(out, y).nan_to_num_(nan=loss_bound).clamp(0.0, loss_bound)
+            if careful and (aside := set_aside(book, chunk, self.clip_order)):
+                self._add(sums, *aside, bound)
+            if book.norm is not None:
+                largest = torch.maximum(largest, book.norm.amax())  # not a number if any is not
+            self._add(sums, book.entries, chunk, book.norm, bound)
+            if losses is not None and loss_bound is not None:
+                loss = bounded(self._objective.losses(out, y), loss_bound)
                 Rows(0, loss[:, None], (1,)).add(losses, chunk, torch.ones_like(loss))
-        return Sums(sums[:, :dim], sums[:, dim:], None if losses is None else losses[:, 0])
-
-    def _sound(self, theta: Tensor, phi: Tensor, shards: Shards) -> Tensor:
-        """Whether the gradient of each sample has a finite norm [M]."""
-        sound = torch.ones(len(shards.y), dtype=torch.bool, device=theta.device)
-        for chunk in self._chunks(theta, shards, np.arange(len(shards.sizes))):
-            book = Book(self.clip_order)
-            self._fill(book, chunk, theta, phi, shards, None)
-            for piece, (_, span) in zip(chunk.pieces, chunk.spans(), strict=True):
-                if book.norm is not None:
-                    sound[piece.start : piece.stop] = book.norm[span].isfinite()
-        return sound
+        return Sums(sums[:, :dim], sums[:, dim:], None if losses is None else losses[:, 0]), largest
 
     def _chunks(self, theta: Tensor, shards: Shards, clients: Ints) -> list[Chunk]:
         """The samples of those clients in chunks, for a model with these parameters."""
@@ -233,30 +236,37 @@ class Engine:
             return outs[0]
         with torch.enable_grad():
             leaf = phi.detach().requires_grad_()
-            by_leaf = self._books.run(book, self.transform.apply(leaf, x), leaf, head)
+            by_leaf = self._books.run(book, transformed(self.transform, leaf, x), leaf, head)
         book.put(self._rows_of_phi(by_leaf))
         return outs[0]
 
     def _rows_of_phi(self, by_phi: Tensor | None) -> list[Rows]:
         return [Rows(self.layout.dim, by_phi, (self.phi_dim,))] if by_phi is not None and self.phi_dim else []
 
-    def _factor(self, norm: Tensor, bound: Tensor, chunk: Chunk) -> Tensor:
-        """min(1, bound / norm) by sample [B]; 1 where the norm is 0."""
-        return chunk.scale_(norm.rsqrt_() if self.clip_order == 2 else norm.reciprocal_(), bound).clamp_(max=1.0)
+    def _add(self, sums: Tensor, entries: list[Entry], chunk: Chunk, norm: Tensor | None, bound: Tensor | None) -> None:
+        """Add the entries, times min(1, bound / norm) by sample; 1 where the norm is 0 or nothing is clipped."""
+        if norm is None or bound is None:
+            factor = sums.new_ones(chunk.size)
+        else:
+            inverse = norm.rsqrt_() if self.clip_order == 2 else norm.reciprocal_()
+            factor = chunk.scale_(inverse, bound).clamp_(max=1.0)
+        for entry in entries:
+            entry.add(sums, chunk, factor)
 
 
-def _finite(sums: Sums) -> bool:
-    """Whether the sums are finite: the only look at a number of the device."""
-    total = sums.theta.sum() + sums.phi.sum() if sums.phi.shape[1] else sums.theta.sum()
-    return isfinite(total.item())
+def _holds(fact: Tensor) -> bool:
+    """The only look at a number of the device."""
+    return bool(fact)
 
 
-def _cohort(shards: Shards, clients: Ints) -> Shards:
-    """The shards of those clients alone, in their order."""
-    rows = torch.as_tensor(
-        np.concatenate([np.arange(shards.offsets[n], shards.offsets[n + 1]) for n in clients]), device=shards.x.device
-    )
-    return Shards(shards.x[rows], shards.y[rows], np.concatenate([[0], np.cumsum(shards.sizes[clients])]))
+def _check_bound(sizes: Ints, clip_norm: Tensor | None) -> None:
+    """Refuse what the proof of `summation.py` does not cover."""
+    if len(sizes) and int(sizes.max()) > LARGEST:
+        raise DpflbenchError(f"engine: a client with {int(sizes.max())} samples; sums keep their bound up to {LARGEST}")
+    if clip_norm is not None and clip_norm.device.type == "cpu" and bool((clip_norm < SMALLEST).any()):
+        raise DpflbenchError(
+            f"engine: clip_norm {float(clip_norm.min()):.2g}; sums keep their bound from {SMALLEST:.2g} on"
+        )
 
 
 def _check(first: Tensor, *others: Tensor) -> None:

@@ -1,4 +1,6 @@
-"""The torch.func way: the gradient of every sample by vmap, for any module. Slower, and the oracle of the fast way."""
+"""The torch.func way: one sample at a time by vmap, where no sample can see another. Slower, and the oracle of the fast
+way. A personal transform always goes this way, for it is a stranger's.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -8,8 +10,14 @@ from dpflbench.federation.gradients.objective import Objective
 from dpflbench.interfaces import Layout, LocalTransform
 
 
+def transformed(transform: LocalTransform, phi: Tensor, x: Tensor) -> Tensor:
+    """The transform of x [B, ...] by a row of phi [B, P] each."""
+    rows: Tensor = vmap(lambda own, sample: transform.apply(own[None], sample[None])[0])(phi, x)
+    return rows
+
+
 class Functional:
-    """Gradients of each sample as rows."""
+    """Gradients and outputs of each sample as rows. `straight` is the module where its rows are proved to be apart."""
 
     def __init__(
         self, module: nn.Module, layout: Layout, objective: Objective, transform: LocalTransform, phi_dim: int
@@ -18,10 +26,13 @@ class Functional:
         self.transform, self.phi_dim = transform, phi_dim
         self.local = [t for t in layout.tensors if t.norm] if transform.norm_local else []
         self.tail = phi_dim - sum(t.stop - t.start for t in self.local)
+        self.straight: nn.Module | None = None
 
     def to(self, device: torch.device) -> None:
         """Move the module's buffers and frozen parameters."""
         self.module.to(device)
+        if self.straight is not None:
+            self.straight.to(device)
 
     def gradients(self, params: dict[str, Tensor], phi: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Per-sample gradients by theta [B, D] and phi [B, P], and outputs [B, outputs]."""
@@ -43,15 +54,22 @@ class Functional:
 
     def outputs(self, params: dict[str, Tensor], phi: Tensor | None, x: Tensor) -> Tensor:
         """Outputs [B, outputs] for inputs with a row of phi each, or with phi at the identity."""
-        if phi is None or not self.local:
-            return self._forward(params, phi, x)
-        params, dims = self._personal(params, phi)
-        one = vmap(lambda params, phi, x: self._forward(params, phi[None], x[None])[0], in_dims=(dims, 0, 0))
-        result: Tensor = one(params, phi, x)
+        if not self.phi_dim:
+            phi = None
+        if self.straight is not None and (phi is None or not self.local):
+            known = {name: p for name, p in params.items() if name in dict(self.straight.named_parameters())}
+            x = x if phi is None else transformed(self.transform, phi, x)
+            straight: Tensor = functional_call(self.straight, known, (x,))
+            return straight
+        params, dims = (params, dict.fromkeys(params)) if phi is None else self._personal(params, phi)
+        own = x.new_zeros(len(x), 0) if phi is None else phi
+        result: Tensor = vmap(
+            lambda params, phi, x: self._forward(params, phi[None], x[None])[0], in_dims=(dims, 0, 0)
+        )(params, own, x)
         return result
 
     def _forward(self, params: dict[str, Tensor], phi: Tensor | None, x: Tensor) -> Tensor:
-        if phi is not None and self.phi_dim:
+        if phi is not None and phi.shape[1]:
             x = self.transform.apply(phi, x)
         result: Tensor = functional_call(self.module, params, (x,))
         return result

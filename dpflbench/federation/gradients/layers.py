@@ -114,8 +114,11 @@ def layer_norm(layer: nn.LayerNorm, slots: Slots, a: Tensor, g: Tensor) -> list[
 
 
 def embedding(layer: nn.Embedding, slots: Slots, a: Tensor, g: Tensor) -> list[Entry]:
-    """Rows at the tokens; a padding token has no gradient."""
-    a, g = a.reshape(len(a), -1), g.reshape(len(g), -1, g.shape[-1])
+    """Each position's share of its token's total; a padding token has no gradient."""
+    a, g = a.reshape(len(a), -1), g.reshape(len(g), -1, g.shape[-1]).double()
     if layer.padding_idx is not None:
         g = g * (a != layer.padding_idx)[:, :, None]
-    return [Scattered(slots["weight"], (layer.num_embeddings, layer.embedding_dim), a, g)]
+    same = (a[:, :, None] == a[:, None, :]).double()
+    count = same.sum(2)
+    shares = torch.bmm(same, g) / count[:, :, None]
+    return [Scattered(slots["weight"], (layer.num_embeddings, layer.embedding_dim), a, shares, count)]

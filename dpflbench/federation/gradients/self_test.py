@@ -1,11 +1,13 @@
-"""Rehearsal: before the first pass, both ways on a few made-up samples in float64, and how much room a sample takes.
+"""Before the first pass, on made-up samples: do the rules give autograd's gradients, do modules and transforms that are
+a stranger's run one sample at a time, and how much room does a sample take? Real samples play no part.
 
-A rule that misses a part of the gradient would make the norm too small and the privacy claim wrong: a module that calls
-a layer twice, uses its weight elsewhere or overwrites an activation is caught here, whatever the reason. Real samples
-play no part.
+A rule that misses a part of the gradient would make the norm too small and the privacy claim wrong. The proof that
+samples are apart is `rowwise.py`'s, or torch.func's by construction; what is looked at here is only whether the author
+meant what then runs.
 """
 
 from copy import deepcopy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,12 +17,15 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients.bookkeeping import Bookkeeper
 from dpflbench.federation.gradients.chunks import Chunk, Piece, as_input
 from dpflbench.federation.gradients.contributions import Book
+from dpflbench.federation.gradients.functional import Functional, transformed
 from dpflbench.federation.gradients.layout import unflatten
 from dpflbench.federation.gradients.objective import Objective
-from dpflbench.interfaces import Layout
+from dpflbench.federation.gradients.rowwise import first_line
+from dpflbench.interfaces import IDENTITY, Layout, LocalTransform
 
 SAMPLES = 3
 TOLERANCE = 1e-8
+BATCH, DECADES = 33, 3.0
 
 
 def made_up(module: nn.Module, like: Tensor, samples: int, dtype: torch.dtype) -> Tensor:
@@ -40,22 +45,22 @@ def rehearse(module: nn.Module, layout: Layout, objective: Objective, like: Tens
     module = deepcopy(module).to("cpu", torch.float64)
     x, y = made_up(module, like, SAMPLES, torch.float64), torch.zeros(SAMPLES, dtype=torch.int64)
     params = dict(module.named_parameters())
-    theta = torch.cat([params[t.name].detach().reshape(-1) for t in layout.tensors])
+    theta = torch.cat(
+        [
+            params[t.name].detach().reshape(-1) if t.name in params else x.new_zeros(t.stop - t.start)
+            for t in layout.tensors
+        ]
+    )
     # a little off the initial values: what starts at 0 must not hide what depends on it
     theta += 0.05 * torch.randn(theta.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    expected, alone, together = _one_by_one(module, layout, objective, theta, x, y)
-    if not _close(alone, together):
-        raise DpflbenchError(
-            f"{type(module).__name__}: a sample's output depends on others in its batch; each must stand alone"
-        )
-    found = theta.new_zeros(SAMPLES, layout.dim)
+    expected, found = _one_by_one(module, layout, objective, theta, x, y), theta.new_zeros(SAMPLES, layout.dim)
     for order, norm in ((1, expected.abs().sum(1)), (2, expected.square().sum(1))):
         books, book = Bookkeeper(module, layout), Book(order)
         try:
             books.load(theta)
             books.run(book, x, None, lambda out: objective.gradient(out, y))
-        except (RuntimeError, DpflbenchError, TypeError, ValueError, LookupError, AttributeError) as e:
-            return _line(e)
+        except (RuntimeError, TypeError, ValueError, LookupError, AttributeError) as e:
+            return first_line(e)
         book.close()
         if book.norm is None or not _close(book.norm, norm):
             return "the rules miss a part of its gradient"
@@ -64,29 +69,100 @@ def rehearse(module: nn.Module, layout: Layout, objective: Objective, like: Tens
     return "" if _close(found, 2.0 * expected) else "the rules miss a part of its gradient"
 
 
-def _one_by_one(
-    module: nn.Module, layout: Layout, objective: Objective, theta: Tensor, x: Tensor, y: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients [B, D] and outputs of samples that run alone, and the outputs of the batch."""
+def _one_by_one(module: nn.Module, layout: Layout, objective: Objective, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Gradients [B, D] of samples that run alone."""
     params = {name: p.detach().requires_grad_() for name, p in unflatten(theta, layout).items()}
-    gradients, outputs = [], []
+    used = {name: p for name, p in params.items() if name in dict(module.named_parameters())}
+    gradients = []
     with torch.enable_grad():
         for i in range(len(x)):
-            out = functional_call(module, params, (x[i : i + 1],))
-            by = torch.autograd.grad(
-                objective.losses(out, y[i : i + 1]).sum(),
-                list(params.values()),
-                allow_unused=True,
-                materialize_grads=True,
-            )
+            loss = objective.losses(functional_call(module, used, (x[i : i + 1],)), y[i : i + 1]).sum()
+            by = torch.autograd.grad(loss, list(params.values()), allow_unused=True, materialize_grads=True)
             gradients.append(torch.cat([g.reshape(-1) for g in by]))
-            outputs.append(out.detach())
-        together: Tensor = functional_call(module, params, (x,))
-    return torch.stack(gradients), torch.cat(outputs), together.detach()
+    return torch.stack(gradients)
 
 
 def _close(a: Tensor, b: Tensor) -> bool:
     return torch.allclose(a, b, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def check_apart(alone: Functional, like: Tensor, why: str) -> None:
+    """Refuse a module of which nothing is proved, and why, if torch.func cannot run it one sample at a time, or if that
+    is not what it computes in a batch.
+
+    One at a time no sample can see another, whatever the module does; but a module meant for batches is another one
+    then, and its author should know.
+    """
+    module, name = deepcopy(alone.module).to("cpu"), type(alone.module).__name__
+    alone = Functional(module, alone.layout, alone.objective, IDENTITY, 0)
+    params = {t.name: module.get_parameter(t.name).detach() for t in alone.layout.tensors}
+    dtype = next(iter(params.values())).dtype
+    x = made_up(module, like, BATCH, dtype)
+    y = torch.zeros(BATCH, dtype=torch.int64 if alone.objective.n_classes else dtype)
+    pairs = []
+    try:
+        for scaled in _scaled(x):
+            alone.gradients(params, x.new_zeros(BATCH, 0), scaled, y)
+            with torch.no_grad():
+                pairs.append((scaled, alone.outputs(params, None, scaled), functional_call(module, params, (scaled,))))
+    except Exception as e:  # a stranger's code may raise anything
+        raise DpflbenchError(
+            f"{name}: {why}, and torch.func cannot run it one sample at a time: {first_line(e)}"
+        ) from None
+    for scaled, one_by_one, together in pairs:
+        if not _alike(one_by_one, together):
+            raise DpflbenchError(
+                f"{name}: {_culprit(module, scaled)}: a sample's output depends on others in its batch; each must "
+                f"stand alone ({why})"
+            )
+
+
+def check_transform_apart(transform: LocalTransform, phi_dim: int, like: Tensor) -> None:
+    """Refuse a transform that torch.func cannot run row by row, or that comes out otherwise in a batch."""
+    name, rng = type(transform).__name__, torch.Generator().manual_seed(2)
+    x = made_up(nn.Identity(), like, BATCH, torch.float32)
+    phi = 0.1 * torch.randn(BATCH, phi_dim, generator=rng)
+    for scaled in _scaled(x):
+        try:
+            rows = transformed(transform, phi, scaled)
+        except Exception as e:  # a stranger's code may raise anything
+            raise DpflbenchError(f"transform {name}: cannot run row by row under torch.func: {first_line(e)}") from None
+        if not _alike(rows, transform.apply(phi, scaled)):
+            raise DpflbenchError(f"transform {name}: a row's output depends on other rows; each must stand alone")
+
+
+def _scaled(x: Tensor) -> list[Tensor]:
+    """The samples as they are, and small ones beside large ones."""
+    if not x.is_floating_point():
+        return [x, x]
+    return [x, x * torch.logspace(-DECADES, DECADES, len(x), dtype=x.dtype).view(-1, *[1] * (x.ndim - 1))]
+
+
+def _alike(a: Tensor, b: Tensor) -> bool:
+    """Equal but for what rounding makes of float32; where either is not finite nothing is said."""
+    a, b = a.nan_to_num(0.0, 0.0, 0.0), b.nan_to_num(0.0, 0.0, 0.0)
+    if a.shape != b.shape:
+        return False
+    a, b = a.reshape(len(a), -1), b.reshape(len(b), -1)
+    return bool(((a - b).abs() <= 1e-3 * b.abs().amax(1, keepdim=True) + 1e-6).all())
+
+
+def _culprit(module: nn.Module, x: Tensor) -> str:
+    """The first part whose output differs between a batch and its first sample alone, though its input does not."""
+    notes: list[list[tuple[str, Any, Any]]] = [[], []]
+    for name, part in module.named_modules():
+        part.register_forward_hook(
+            lambda _, args, out, name=name: notes[-1].append((name, args[0] if args else None, out))
+        )
+    with torch.no_grad():
+        module(x[:1])
+        notes.append([])
+        module(x)
+    for (name, a, one), (_, b, many) in zip(notes[1], notes[2], strict=False):
+        tensors = all(isinstance(t, Tensor) and t.ndim for t in (a, b, one, many))
+        if tensors and _alike(a, b[:1]) and not _alike(one, many[:1]):
+            return f"layer {name}" if name else "its forward"
+    return "its forward"
 
 
 def sample_bytes(module: nn.Module, like: Tensor) -> int:
@@ -106,7 +182,3 @@ def sample_bytes(module: nn.Module, like: Tensor) -> int:
                 part.register_forward_hook(note)
         probe(as_input(made_up(module, like, 1, torch.float32)))
     return 4 * sum(sizes)
-
-
-def _line(e: Exception) -> str:
-    return str(e).strip().splitlines()[0][:160] if str(e).strip() else type(e).__name__
