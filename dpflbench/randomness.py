@@ -22,7 +22,6 @@ A key guards against what a server is shown. Code that runs in the same process 
 """
 
 import hashlib
-import json
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -86,8 +85,8 @@ class Streams:
         """256 bits of BLAKE2b, keyed, over everything that tells secret streams apart."""
         if not 16 <= len(self.secret) <= 64:
             raise DpflbenchError(f"noise: its key has {8 * len(self.secret)} bits; allowed: 128 to 512")
-        address = json.dumps([self.run, self.seed, purpose, round]).encode()
-        return hashlib.blake2b(address, digest_size=32, key=self.secret, person=b"dpflbench noise").digest()
+        address = f"{self.seed}/{purpose}/{round}/{self.run}"  # the run comes last, whatever it is called
+        return hashlib.blake2b(address.encode(), digest_size=32, key=self.secret, person=b"dpflbench noise").digest()
 
     def isolated(self, purpose: Purpose, build: Callable[[], R]) -> R:
         """What `build()` returns when torch's global generator starts from this stream; the global state is put back.
