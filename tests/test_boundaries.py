@@ -73,6 +73,7 @@ def test_plugins_see_the_public_side_of_the_harness_only():
         "dpflbench.federation.local",
         "dpflbench.federation.schedule",
         "dpflbench.judges.second_accountant",
+        "dpflbench.privacy.draws",
         "dpflbench.privacy.gaussian_dp",
         "dpflbench.privacy.sensitivity",
         "dpflbench.report",
