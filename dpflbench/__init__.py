@@ -12,7 +12,7 @@ Plugins import `hookimpl` from here and everything else from `dpflbench.interfac
 
 import pluggy
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["__version__", "hookimpl"]
 
 hookimpl = pluggy.HookimplMarker("dpflbench")

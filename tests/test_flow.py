@@ -8,7 +8,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from dpflbench import cli
+from dpflbench import __version__, cli
 from dpflbench.errors import DpflbenchError
 
 REPO = Path(__file__).parent.parent
@@ -73,7 +73,7 @@ def test_plan_shows_uses_scales_cost_and_noise_against_the_clip_bound(tmp_path, 
 def test_list_shows_parameters_and_who_supplied_a_part():
     result = call("list", "accountants")
     assert "composition='exact'" in result.output
-    assert "dpflbench 0.1.0" in result.output
+    assert f"dpflbench {__version__}" in result.output
     assert refusal("list", "mechanism") == "list mechanism: unknown; did you mean 'mechanisms'?"
 
 
