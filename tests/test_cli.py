@@ -6,7 +6,6 @@ import resource
 import subprocess
 import sys
 from functools import partial
-from types import SimpleNamespace
 
 import pyarrow.parquet
 import pytest
@@ -15,7 +14,6 @@ from record_factory import make_results
 from typer.testing import CliRunner
 
 from dpflbench.cli import COMMANDS, app
-from dpflbench.report import drawing
 from dpflbench.results.store import Store
 
 
@@ -71,14 +69,6 @@ def test_a_disk_that_fills_while_a_report_is_written_is_one_line(folder, form):
         f"dpflbench: {folder / 'report'}: cannot be written (File too large); "
         "the records are whole, `dpflbench report` makes the report anew"
     ]
-
-
-def test_a_disk_that_fills_while_a_second_process_draws_is_no_bug_of_ours(tmp_path):
-    begun = drawing.Drawing([], [], tmp_path, ["png"])
-    complaint = b"Traceback (most recent call last):\n  ...\nOSError: [Errno 28] No space left on device\n"
-    begun._helper = SimpleNamespace(communicate=lambda: (b"", complaint), returncode=1)
-    with pytest.raises(OSError, match="No space left on device"):
-        begun.finish()
 
 
 @pytest.mark.parametrize("option", ["--markdown", "--junit"])
