@@ -50,8 +50,17 @@ def _maps(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor) ->
     return bool(args[0].ndim == 4)
 
 
-def _rank_above(least: Callable[[Any], int]) -> Rule:
-    return lambda layer, args, kwargs, out: args[0].ndim > least(layer)
+def _two_axes(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor) -> bool:
+    return bool(args[0].ndim > 1)
+
+
+def _more_axes_than_normalised(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor) -> bool:
+    return bool(args[0].ndim > len(layer.normalized_shape))
+
+
+def _unbounded(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor) -> bool:
+    """A bound on norms would rewrite the table by what the batch looks up."""
+    return layer.max_norm is None
 
 
 def _own_axis(name: str) -> Rule:
@@ -64,10 +73,10 @@ LAYERS: dict[type[nn.Module], Rule] = {
     **dict.fromkeys((nn.Mish, nn.Softplus, nn.Tanh, nn.Sigmoid, nn.Hardtanh), _same_rank),
     nn.Dropout: _same_rank,  # at a rate of 0: `check_module` refuses others
     **dict.fromkeys((nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, Pool), _maps),
-    nn.Linear: _rank_above(lambda layer: 1),
-    nn.GroupNorm: _rank_above(lambda layer: 1),
-    nn.LayerNorm: _rank_above(lambda layer: len(layer.normalized_shape)),
-    nn.Embedding: lambda layer, args, kwargs, out: layer.max_norm is None,
+    nn.Linear: _two_axes,
+    nn.GroupNorm: _two_axes,
+    nn.LayerNorm: _more_axes_than_normalised,
+    nn.Embedding: _unbounded,
     nn.Flatten: _own_axis("start_dim"),
     nn.Unflatten: _own_axis("dim"),
     nn.Softmax: _own_axis("dim"),
