@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-ray browser bench clean help
+.PHONY: demo test test-ray browser bench board clean help
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/'
 
@@ -41,6 +41,9 @@ browser:         ## chromium and its driver for the tests of the HTML page, on D
 
 bench: .venv/.bench   ## half an hour: speed against Opacus and plain torch, two workers against one, as ratios
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --benchmark-enable -s
+
+board: .venv/.base    ## the board of submitted bundles and committed reports, in site/
+	$(BIN)/dpflbench board board/*.tar.xz reports/heterogeneity reports/lending reports/mnist --out site
 
 clean:           ## remove what make created
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache dist

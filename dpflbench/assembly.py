@@ -4,7 +4,7 @@ The canonical configuration of an assembly has every default filled in and is va
 nothing but that and the installed plugins.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,15 +18,21 @@ from dpflbench.interfaces import (
     Algorithm,
     Distribution,
     Features,
+    LocalRule,
     LocalTransform,
     Mechanism,
+    Neighbours,
     Selector,
 )
 from dpflbench.privacy.unprotected import NoNoise, NoNoiseL1, NoPrice
+from dpflbench.replay import Counterfactual
+from dpflbench.replay import read as read_counterfactual
 from dpflbench.schema import INVALID, Made, Reader, show, suggest
 from dpflbench.suite_schema import Canonical, Evaluate, Federation, Normalised, PrivacySection, Raw, TaskSection
 
-COMPOSED = {"selector": "uniform", "aggregator": "mean", "transform": "identity"}  # what `compose` takes by default
+Known = dict[str, tuple[Any, tuple[Part, ...]]]  # sections made before, and the parts they took
+# what `compose` takes by default
+COMPOSED = {"selector": "uniform", "aggregator": "mean", "transform": "identity", "rule": "plain"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +47,7 @@ class Assembly:
     algorithm: Algorithm
     evaluate: Evaluate
     parts: tuple[Part, ...]
+    counterfactual: Counterfactual | None = None  # what of a private run is left out
 
     @property
     def seed(self) -> int:
@@ -50,27 +57,50 @@ class Assembly:
     @property
     def noise(self) -> tuple[Mechanism, Accountant]:
         """What is drawn and what it costs; nothing and nothing for an algorithm without privacy."""
+        if self.counterfactual is not None and self.privacy is not None:
+            return self.counterfactual.noise(self.privacy.mechanism)
         if self.privacy is None or not self.algorithm.private:
             l1 = self.privacy is not None and self.privacy.mechanism.clip_order == 1
             return (NoNoiseL1() if l1 else NoNoise()), NoPrice()
         return self.privacy.mechanism, self.privacy.accountant
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Which data sets of a client must look alike."""
+        named = self.privacy.neighbours if self.privacy else None
+        return named or self.federation.local.neighbours
 
     def with_seed(self, seed: int) -> "Assembly":
         """The same parts under another seed."""
         return replace(self, config=Canonical(Normalised(Raw({**self.config, "seed": seed}))))
 
 
-def compose(selector: Selector, aggregator: Aggregator, transform: LocalTransform) -> Algorithm:
+def compose(selector: Selector, aggregator: Aggregator, transform: LocalTransform, rule: LocalRule) -> Algorithm:
     """An algorithm of parts that a suite names."""
-    return Algorithm("compose", selector, aggregator, transform)
+    return Algorithm("compose", selector, aggregator, transform, rule)
 
 
 class Assembler(Reader):
     """Reads a configuration, taking parts from a catalogue wherever an interface is asked for."""
 
-    def __init__(self, catalogue: Catalogue, problems: list[str]) -> None:
+    def __init__(self, catalogue: Catalogue, problems: list[str], known: Known | None = None) -> None:
         super().__init__(problems)
         self.catalogue, self.used = catalogue, list[Part]()
+        self.known: Known = {} if known is None else known
+
+    def once(self, make: Callable[..., Any], *given: Any) -> Any:
+        """What `make` makes of plain data: the same as before if it was asked for before, for a large grid has few
+        different sections. What is wrong is made, and said, again.
+        """
+        key, before, first = f"{make.__name__} {given!r}", len(self.problems), len(self.used)
+        if key in self.known:
+            made, used = self.known[key]
+            self.used += used
+            return made
+        made = make(*given)
+        if len(self.problems) == before:
+            self.known[key] = made, tuple(self.used[first:])
+        return made
 
     def convert(self, value: Any, annotation: Any, path: str) -> Any:
         """A part for an interface, anything else as its type says; what is made already stays."""
@@ -116,7 +146,10 @@ class Assembler(Reader):
             path = f"{path.removesuffix('.with')}.use"
             return self.refuse(path, f"unknown algorithm '{name}'; {suggest(name, (*known, 'compose'))}")
         made = self.build(compose, {**COMPOSED, **{k: v for k, v in given.items() if k != "name"}}, path)
-        return made if made is INVALID else Made(made.value, {"name": name, **made.canonical})
+        if made is INVALID:
+            return INVALID
+        rest = {k: v for k, v in made.canonical.items() if (k, v) != ("rule", {"name": "plain"})}
+        return Made(made.value, {"name": name, **rest})
 
     def task(self, given: Any) -> tuple[Any, Any]:
         """The task section, and the features that a suite names beside the parameters of its data set."""
@@ -127,18 +160,33 @@ class Assembler(Reader):
         features = self.convert(dataset["features"], Features | None, "task.dataset.features")
         return self.build(TaskSection, given, "task"), features or Made(None, {})
 
-    def privacy(self, given: Any, algorithm: Algorithm | None) -> Any:
-        """What of the privacy section matters to an algorithm under its mechanism."""
-        private = algorithm is None or algorithm.private
-        if algorithm is not None and not private and not algorithm.clip:
+    def federation(self, given: Any) -> Any:
+        """The federation section."""
+        if isinstance(given, Mapping):
+            given = {"local": {"kind": "full_step"}, **given}
+        made = self.build(Federation, given, "federation")
+        if made is INVALID:
+            return INVALID
+        return Made(made.value, {k: v for k, v in made.canonical.items() if v is not None})
+
+    def evaluate(self, given: Any) -> Any:
+        """How often it is evaluated."""
+        return self.build(Evaluate, given, "evaluate")
+
+    def privacy(self, given: Any, private: bool, clip: bool, usual: str, relation: str) -> Any:
+        """What of the privacy section matters under its mechanism to an algorithm that is private, or clips at least;
+        accountant and relation are the `usual` ones of its local update unless they are named.
+        """
+        if not private and not clip:
             return Made(None, {})
         if isinstance(given, Mapping) and not private:
-            given = {k: v for k, v in given.items() if k not in ("epsilon", "delta")}
+            given = {k: v for k, v in given.items() if k not in ("epsilon", "delta", "noise_key", "paired_noise")}
         elif isinstance(given, Mapping) and given.get("epsilon") is None:
             self.refuse("privacy.epsilon", "missing")
         if isinstance(given, Mapping) and "accountant" in given:
             self.refuse("privacy.accountant", "unknown; an accountant is named inside privacy.mechanism")
-        noise = self.noise(given["mechanism"]) if isinstance(given, Mapping) and "mechanism" in given else {}
+        named = isinstance(given, Mapping) and "mechanism" in given
+        noise = self.noise(given["mechanism"], usual) if named else {}
         if INVALID in noise.values():
             for name in ("epsilon", "delta"):  # what else is wrong is said all the same
                 self.convert(given.get(name), Distribution | None, f"privacy.{name}")
@@ -150,65 +198,79 @@ class Assembler(Reader):
         made = self.build(PrivacySection, given, "privacy")
         if made is INVALID:
             return INVALID
-        canonical = {k: v for k, v in made.canonical.items() if v is not None and k != "accountant"}
+        canonical = {k: v for k, v in made.canonical.items() if v not in (None, False) and k != "accountant"}
         canonical["mechanism"] = {**canonical["mechanism"], "accountant": made.canonical["accountant"]}
-        clip = made.value.clip_norm
-        return Made(replace(made.value, clip=clip), {**canonical, "clip": clip})
+        if canonical.get("neighbours") == relation:
+            del canonical["neighbours"]  # what goes without saying has one spelling
+        bound = made.value.clip_norm
+        return Made(replace(made.value, clip=bound), {**canonical, "clip": bound})
 
-    def noise(self, given: Any) -> dict[str, Any]:
-        """Mechanism and accountant; a suite names the latter among the parameters of the former, if at all."""
+    def noise(self, given: Any, usual: str) -> dict[str, Any]:
+        """Mechanism and accountant; a suite names the latter among the parameters of the former, if at all: else it is
+        the local update's `usual` one or the mechanism's own.
+        """
         named = given.get("accountant") if isinstance(given, Mapping) else None
         if isinstance(given, Mapping):
             given = {k: v for k, v in given.items() if k != "accountant"}
         mechanism = self.part("mechanisms", given, "privacy.mechanism")
         if mechanism is INVALID:
             return {"mechanism": INVALID}
-        named = mechanism.value.accountant if named is None else named
+        named = (usual or mechanism.value.accountant) if named is None else named
         return {"mechanism": mechanism, "accountant": self.part("accountants", named, "privacy.mechanism.accountant")}
 
     def proved(self, federation: Federation, privacy: PrivacySection) -> None:
         """Refuse an accountant that has no proof for what clients release."""
-        event = federation.local.event(privacy.mechanism, np.ones(1), np.ones(1, dtype=np.int64))
+        relation = privacy.neighbours or federation.local.neighbours
+        event = federation.local.event(privacy.mechanism, np.ones(1), np.full(1, 2**20), 0.0, relation)
         why = privacy.accountant.supports(event)
         if why:
             self.refuse("privacy.mechanism.accountant", f"'{privacy.accountant.name}' has no proof for this: {why}")
 
 
 def assemble(
-    config: Normalised, catalogue: Catalogue, problems: list[str], algorithm_path: str = "algorithm"
+    config: Normalised,
+    catalogue: Catalogue,
+    problems: list[str],
+    algorithm_path: str = "algorithm",
+    known: Known | None = None,
 ) -> Assembly | None:
-    """The parts of a run; None if there are problems."""
-    before, read = len(problems), Assembler(catalogue, problems)
-    task, features = read.task(config.get("task", {}))
-    federation = config.get("federation", {})
-    if isinstance(federation, Mapping):
-        federation = {"local": {"kind": "full_step"}, **federation}
-    federation = read.build(Federation, federation, "federation")
-    evaluate = read.build(Evaluate, config.get("evaluate", {}), "evaluate")
+    """The parts of a run; None if there are problems. Sections that are `known` already are not made again."""
+    before, read = len(problems), Assembler(catalogue, problems, known)
+    task, features = read.once(read.task, config.get("task", {}))
+    federation = read.once(read.federation, config.get("federation", {}))
+    evaluate = read.once(read.evaluate, config.get("evaluate", {}))
     algorithm = read.algorithm(config["algorithm"], algorithm_path)
-    privacy = read.privacy(config.get("privacy", {}), None if algorithm is INVALID else algorithm.value)
+    private, clip = (True, True) if algorithm is INVALID else (algorithm.value.private, algorithm.value.clip)
+    local = None if federation is INVALID else federation.value.local
+    usual, relation = (local.accountant, local.neighbours) if local else ("", "")
+    privacy = read.once(read.privacy, config.get("privacy", {}), private, clip, usual, relation)
+    counterfactual = read_counterfactual(config.get("counterfactual"), problems)
     if INVALID not in (federation, privacy) and privacy.value is not None:
         read.proved(federation.value, privacy.value)
     if len(problems) > before:
         return None
+    section = task.canonical
+    if features.value is not None:
+        section = {**section, "dataset": {**section["dataset"], "features": features.canonical}}
     canonical = {
-        "task": task.canonical,
+        "task": section,
         "federation": federation.canonical,
         "evaluate": evaluate.canonical,
         "algorithm": algorithm.canonical,
         "seed": config["seed"],
     }
-    if features.value is not None:
-        canonical["task"]["dataset"]["features"] = features.canonical
     if privacy.value is not None:
         canonical["privacy"] = privacy.canonical
+    if counterfactual is not None:
+        canonical["counterfactual"] = config["counterfactual"]
     return Assembly(
         config=Canonical(Normalised(Raw(canonical))),
         task=task.value,
         features=features.value,
         federation=federation.value,
         privacy=privacy.value,
-        algorithm=algorithm.value,
+        algorithm=counterfactual.algorithm(algorithm.value) if counterfactual else algorithm.value,
         evaluate=evaluate.value,
         parts=tuple(read.used),
+        counterfactual=counterfactual,
     )

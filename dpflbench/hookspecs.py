@@ -8,8 +8,9 @@ kind (`check_model`).
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import pluggy
@@ -59,10 +60,11 @@ KINDS: Mapping[str, Kind] = {
     "mechanisms": Kind("Mechanism", "what noise is drawn"),
     "accountants": Kind("Accountant", "what releases cost, how much noise a budget needs, and who else says so"),
     "local_updates": Kind("LocalUpdate", "what a participation computes, and how far one record moves it", "kind"),
+    "local_rules": Kind("LocalRule", "how a client turns noisy gradients into steps"),
     "selectors": Kind("Selector", "who takes part how often"),
     "aggregators": Kind("Aggregator", "what the server makes of noisy updates"),
     "transforms": Kind("LocalTransform", "what each client keeps in front of the shared model"),
-    "algorithms": Kind("Algorithm", "which selector, aggregator and transform make one row of a table"),
+    "algorithms": Kind("Algorithm", "which selector, aggregator, transform and local rule make one row of a table"),
     "datasets": Kind("Dataset", "examples with labels, and where they come from"),
     "features": Kind("Features", "what the model sees of an example", "kind"),
     "partitions": Kind("Partition", "who owns which example", "kind"),
@@ -79,7 +81,13 @@ def noun(kind: str) -> str:
 
 def kind_of(annotation: Any) -> str | None:
     """The kind whose parts an annotation asks for; None for anything else."""
-    return next((name for name, kind in KINDS.items() if kind.interface == annotation), None)
+    return _kinds().get(annotation) if isinstance(annotation, Hashable) else None
+
+
+@cache
+def _kinds() -> dict[Any, str]:
+    """The kind of each interface; a plan asks for it at every parameter of every part."""
+    return {kind.interface: name for name, kind in KINDS.items()}
 
 
 def _hook(name: str, kind: Kind) -> Callable[[], Factories]:

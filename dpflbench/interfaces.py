@@ -7,8 +7,8 @@ and noisy losses.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
@@ -17,9 +17,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-Floats = NDArray[np.float64]
+from dpflbench.draws import Draws, Law
+from dpflbench.draws import Floats as Floats
+from dpflbench.errors import DpflbenchError
+
 Ints = NDArray[np.int64]
+Neighbours = Literal["replace", "zero_out"]  # privacy/sensitivity.py says what they are
 State = Any  # None, a tensor, a number, or dicts, lists and tuples of those: what a checkpoint can hold
+
+
+def _read_only(value: Any) -> None:
+    """Put copies in place of a dataclass's arrays that nobody can write to: their memory is a byte string."""
+    for item in fields(value):
+        array = getattr(value, item.name)
+        if isinstance(array, np.ndarray):
+            frozen = np.ndarray(array.shape, array.dtype, np.ascontiguousarray(array).tobytes())
+            object.__setattr__(value, item.name, frozen)
 
 
 # ---------------------------------------------------------------- what everybody may know
@@ -60,9 +73,26 @@ class LearningRate:
         return self.initial / (1.0 + round / self.decay)
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """How the server makes a step of a noisy direction (federation/server.py)."""
+
+    kind: Literal["sgd", "momentum", "adam", "yogi"] = "sgd"
+    beta: float = 0.9  # of the first moment
+    beta_2: float = 0.99  # of the second
+    tau: float = 1e-3  # added to its root
+
+    def __post_init__(self) -> None:
+        for name in ("beta", "beta_2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise DpflbenchError(f"{name}: {getattr(self, name)}; allowed: 0 to below 1")
+        if not 0 < self.tau < float("inf"):
+            raise DpflbenchError(f"tau: {self.tau}; allowed: above 0 and finite")
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Setup:
-    """What everybody may know before the first round: sizes and budgets are public, data is not."""
+    """What everybody may know before the first round: sizes and budgets are public, data is not. Read-only."""
 
     n_clients: int
     cohort_size: int
@@ -79,16 +109,25 @@ class Setup:
     layout: Layout
     phi_dim: int = 0  # P, numbers a transform adds to each client's message
     n_classes: int = 0  # 0 for regression
+    neighbours: Neighbours = "replace"
+    passes: int = 1  # of an algorithm's local rule
+
+    def __post_init__(self) -> None:
+        """Nobody changes what others see."""
+        _read_only(self)
 
     @property
     def dim(self) -> int:
         """D + P: all coordinates that are noised together."""
         return self.layout.dim + self.phi_dim
 
-    def message(self, clip_factor: float | Floats = 1.0, loss_bound: float = 0.0) -> "Event":
+    def message(
+        self, clip_factor: float | Floats = 1.0, loss_bound: float = 0.0, rate: Floats | None = None
+    ) -> "Event":
         """One message of every client [N], its noise not yet chosen; with `loss_bound` losses travel in it too."""
         clip = np.broadcast_to(np.asarray(self.clip_norm * clip_factor, dtype=np.float64), (self.n_clients,))
-        return self.local.event(self.mechanism, clip, self.n_examples, loss_bound)
+        event = self.local.event(self.mechanism, clip, self.n_examples, loss_bound, self.neighbours, rate)
+        return event if self.passes == 1 else replace(event, steps=event.steps * self.passes)
 
 
 # ---------------------------------------------------------------- noise, events, accountants
@@ -104,6 +143,7 @@ class Event:
     scale: Floats  # [K], of the noise; NaN while it is not chosen
     rate: Floats  # [K], share of a client's records each release uses, drawn in secret; 1: all of them
     steps: Ints  # [K], releases of this kind in one participation
+    neighbours: Neighbours = "replace"  # the relation the sensitivity belongs to
 
     def of(self, clients: Ints) -> "Event":
         """The rows of some clients."""
@@ -116,38 +156,49 @@ class Event:
 
 
 class Mechanism(ABC):
-    """Noise: what is drawn, in which norm a message must be clipped for it, and the event a release is.
+    """Noise: its law, in which norm a message must be clipped for it, and the event a release is.
 
     Chosen by the suite, the same for every algorithm of a table. What a release costs is not decided here.
     """
 
     name: ClassVar[str]
-    law: ClassVar[str]  # the distribution by the name accountants know it by
+    law: ClassVar[Law]  # what is drawn, at scale 1
     clip_order: ClassVar[Literal[1, 2]]  # p of the norm that bounds sensitivity
     accountant: ClassVar[str]  # the one that prices its releases unless a suite names another
-
-    @abstractmethod
-    def sample(self, scale: Tensor, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
-        """Noise of `shape`, with the device and dtype of `scale`, which broadcasts against it; drawn in one call."""
 
     @abstractmethod
     def variance(self, scale: Floats) -> Floats:
         """Variance of one coordinate of the noise (a Laplace scale is not a standard deviation)."""
 
-    def release(self, value: Tensor, scale: Tensor, rng: torch.Generator) -> Tensor:
-        """The value as it leaves a client; scale broadcasts against it."""
-        return value + self.sample(scale, tuple(value.shape), rng)
+    def noised(self, value: Floats, scale: Floats, draws: Draws) -> Floats:
+        """The values [K, M] as they leave their clients, with noise of scale [K]; all of it from `draws`.
 
-    def event(self, kind: str, sensitivity: Floats, rate: float | Floats = 1.0, steps: int | Ints = 1) -> Event:
+        The ideal sum, rounded to a grid without error. A law that has no quantile function overrides this.
+        """
+        return draws.noised(value, scale, self.law)
+
+    def release(self, value: Tensor, scale: Floats, draws: Draws) -> Tensor:
+        """The same for float64 tensors on any device: noise is drawn on the host, so it is equal to the bit on all."""
+        return torch.from_numpy(self.noised(value.cpu().numpy(), scale, draws)).to(value.device)
+
+    def event(
+        self,
+        kind: str,
+        sensitivity: Floats,
+        rate: float | Floats = 1.0,
+        steps: int | Ints = 1,
+        neighbours: Neighbours = "replace",
+    ) -> Event:
         """Releases of that kind under this noise, one row a client, their scale not yet chosen."""
         shape = np.shape(sensitivity)
         return Event(
             kind=kind,
-            law=self.law,
+            law=self.law.name,
             sensitivity=np.asarray(sensitivity, dtype=np.float64),
             scale=np.full(shape, np.nan),
             rate=np.broadcast_to(np.asarray(rate, dtype=np.float64), shape),
             steps=np.broadcast_to(np.asarray(steps, dtype=np.int64), shape),
+            neighbours=neighbours,
         )
 
 
@@ -159,7 +210,10 @@ class Accountant(ABC):
 
     name: ClassVar[str]
     pure: ClassVar[bool] = False  # True: epsilon alone, delta is 0 whatever a suite says
-    exponent: int  # z: the variance of the noise a budget needs grows with uses**z (class attribute or field)
+    adaptive: ClassVar[bool] = True  # False: a proof for plans fixed before the first release, of equal releases, alone
+    comparable: ClassVar[bool] = True  # False: costs are shares of a client's own budget
+    # z: the variance of the noise a budget needs grows with uses**z (class attribute or field); 0: with no power of it
+    exponent: int
 
     @abstractmethod
     def supports(self, event: Event) -> str:
@@ -181,6 +235,26 @@ class Accountant(ABC):
     def scale(self, cost: Floats, event: Event) -> Floats:
         """The noise scale at which each row costs at most `cost` [K, A], at one order of a curve at least."""
 
+    def of(self, epsilon: Floats, delta: Floats) -> "Accountant":
+        """The accountant of clients with these budgets [K], a row each; itself where prices do not depend on them."""
+        return self
+
+    def settled(self, cost: Floats, event: Event) -> Floats:
+        """The cost [N, A] at one order a client, the one that needs least noise for `event`; 0 at the others.
+
+        Releases of one participation are calibrated at one and the same order; a currency of one number has no choice.
+        """
+        return cost
+
+    def rate(self, cost: Floats, event: Event, noise: float) -> Floats:
+        """The largest rate at which each row costs at most `cost` [K, A] with noise of that many sensitivities.
+
+        Where noise is the same for all and samples meet the budgets; 0 where nothing fits. DpflbenchError by default.
+        """
+        raise DpflbenchError(
+            f"accountant {self.name}: noise can be calibrated, rates cannot; allowed: calibrate: noise"
+        )
+
     def per_use(self, left: Floats, uses: Floats, epsilon: Floats, delta: Floats) -> Floats:
         """What each of `uses` releases may spend when `left` [N, A] is left; 0 where uses is 0. Even shares by default.
 
@@ -201,12 +275,50 @@ class Accountant(ABC):
 class LocalUpdate(Protocol):
     """What a participation computes from a client's data, and how far one record can move it: nobody else knows."""
 
-    def event(self, mechanism: Mechanism, clip_norm: Floats, n_examples: Ints, loss_bound: float = 0.0) -> Event:
-        """The message of one participation of each client [N] under that noise, scale not chosen."""
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation it is accounted under unless a suite names another."""
         ...
 
-    def compute(self, work: "ClientWork", protect: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Messages [K, D + P] in gradient units, each release through `protect`; exact mean losses [K] if asked for."""
+    @property
+    def accountant(self) -> str:
+        """Who prices its releases unless a suite names another; empty: the mechanism's own."""
+        ...
+
+    @property
+    def ruled(self) -> bool:
+        """Whether clients step by a local rule; False: a participation has one gradient and nothing to rule."""
+        ...
+
+    @property
+    def noise_for_all(self) -> float | None:
+        """Scale over sensitivity that all clients share while rates meet their budgets; None: noise meets them."""
+        ...
+
+    def event(
+        self,
+        mechanism: Mechanism,
+        clip_norm: Floats,
+        n_examples: Ints,
+        loss_bound: float = 0.0,
+        neighbours: Neighbours = "replace",
+        rate: Floats | None = None,
+    ) -> Event:
+        """The message of one participation of each client [N] under that noise and relation, scale not chosen; at rates
+        of its own, or at those that were calibrated.
+        """
+        ...
+
+    def compute(self, work: "ClientWork", protect: "Protect") -> "Computed":
+        """What the clients have to show, each release through `protect`, as often as the event says."""
+        ...
+
+
+class Protect(Protocol):
+    """Noise on a release, the only way out of a client; more often than was paid for it refuses."""
+
+    def __call__(self, value: Tensor, rows: Ints | None = None) -> Tensor:
+        """The value [K, M] as it leaves the clients of the cohort, or those at `rows` [J] of it with [J, M]."""
         ...
 
 
@@ -221,6 +333,125 @@ class ClientWork:
     cohort: Ints  # [K]
     clip_norm: Tensor | None  # [K]; None: not clipped
     loss_bound: float | None  # of the probe
+    event: Event  # [K], what was paid for: rates and steps
+    batches: Draws  # secret coins: who knows which records were drawn needs more noise
+    rule: "LocalRule"
+    visit: "Visit"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Computed:
+    """What a participation leaves: what goes to the server, and what its clients keep."""
+
+    messages: Tensor  # [K, D + P] in gradient units, noised
+    losses: Tensor | None = None  # [K], exact means at the received model, if asked for
+    own: Mapping[str, Tensor] = field(default_factory=dict)  # the rule's rows of these clients, as they are now
+    shared: State = None  # of the rule
+
+
+# ---------------------------------------------------------------- local rules
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Visit:
+    """What the clients of a cohort begin a participation with; nothing of it has seen an example without noise."""
+
+    round: int
+    rounds: int
+    theta: Tensor  # [D], received
+    n_clients: int  # N, of the federation
+    lr: float  # of local steps
+    steps: Tensor  # [K], of one pass, in the type of theta
+    server_lr: float = 1.0  # of this round
+    number: int = 0  # of the pass
+    shared: State = None  # the rule's own, sent along with theta
+    own: Mapping[str, Tensor] = field(default_factory=dict)  # [K, ...], of these clients, never sent
+
+    def of(self, rows: Tensor) -> "Visit":
+        """The same for some of the cohort."""
+        return replace(self, steps=self.steps[rows], own={name: value[rows] for name, value in self.own.items()})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Journey:
+    """What the clients have after one pass."""
+
+    model: Tensor  # [K, D], where they arrived
+    mean: Tensor  # [K, D], of their noisy gradients on the way
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finished:
+    """What a rule makes of the journeys."""
+
+    messages: Tensor  # [K, D], in gradient units: the server steps theta ← theta - lr * aggregate
+    own: Mapping[str, Tensor]  # [K, ...], the clients' rows as they are now
+    shared: State = None
+
+
+@runtime_checkable
+class LocalRule(Protocol):
+    """How a client turns noisy gradients into steps. It sees no example, so it needs no proof of its own."""
+
+    @property
+    def passes(self) -> int:
+        """Passes over the steps a participation makes; each of them is paid for."""
+        ...
+
+    def init(self, setup: Setup, theta: Tensor) -> tuple[State, Mapping[str, Tensor]]:
+        """What all share, and rows [N, ...] that clients keep, before the first round; theta [D] is the first model."""
+        ...
+
+    def start(self, visit: Visit) -> Tensor:
+        """The models [K, D] a pass begins with."""
+        ...
+
+    def direction(self, noisy: Tensor, model: Tensor, visit: Visit) -> Tensor:
+        """The step [K, D] at models [K, D] with noisy gradients [K, D] there; the harness takes it times visit.lr."""
+        ...
+
+    def finish(self, journeys: Sequence[Journey], visit: Visit) -> Finished:
+        """Messages and what is kept, from the journey of each pass."""
+        ...
+
+    def personal(self, theta: Tensor, own: Mapping[str, Tensor]) -> Tensor | None:
+        """The model of each client [N, D] at the end; None: the shared one."""
+        ...
+
+
+def moved(journey: Journey, visit: Visit) -> Tensor:
+    """(theta - y) / (lr steps) [K, D]: where a client went, in gradient units. Of plain steps, their mean."""
+    return (visit.theta - journey.model) / (visit.lr * visit.steps[:, None])
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Steps along the noisy gradient from the received model: federated averaging."""
+
+    passes: ClassVar[int] = 1
+
+    def init(self, setup: Setup, theta: Tensor) -> tuple[State, Mapping[str, Tensor]]:
+        """Return nothing to keep."""
+        return None, {}
+
+    def start(self, visit: Visit) -> Tensor:
+        """Return the received model for everybody."""
+        return visit.theta.expand(len(visit.steps), -1)
+
+    def direction(self, noisy: Tensor, model: Tensor, visit: Visit) -> Tensor:
+        """Return the gradient."""
+        return noisy
+
+    def finish(self, journeys: Sequence[Journey], visit: Visit) -> Finished:
+        """Return where the clients went."""
+        return Finished(moved(journeys[0], visit), visit.own, visit.shared)
+
+    def personal(self, theta: Tensor, own: Mapping[str, Tensor]) -> Tensor | None:
+        """Return None: everybody has the shared model."""
+        return None
+
+
+PLAIN = Plain()
 
 
 # ---------------------------------------------------------------- selectors
@@ -257,16 +488,24 @@ class Losses:
     stepped: Floats  # [R], after the client's own noisy step; NaN where not asked for
     variance: Floats  # [R], of the noise in each of the two
 
+    def __post_init__(self) -> None:
+        """Nobody changes what others see."""
+        _read_only(self)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanView:
-    """What a selector may look at when it plans: public facts, the ledger, noisy history."""
+    """What a selector may look at when it plans: public facts, the ledger, noisy history. Arrays are read-only."""
 
     setup: Setup
     round: int  # rounds already done
     used: Ints  # [N], participations so far
     left: Floats  # [N, A], budget left in the accountant's currency
     losses: Losses
+
+    def __post_init__(self) -> None:
+        """Nobody changes what others see."""
+        _read_only(self)
 
     @property
     def rounds_left(self) -> int:
@@ -344,6 +583,17 @@ class RowAggregator(Protocol):
         ...
 
 
+@runtime_checkable
+class ReportsWeights(Protocol):
+    """What an aggregator of rows may offer besides, so that reports know its noise and need no plain mean's instead."""
+
+    def effective_weights(self, updates: Updates, state: State) -> Tensor | None:
+        """Return the weight each row [K] had in the direction that came with this next state; None: it was no weighted
+        sum of rows. Reports that do not give the direction fail the run.
+        """
+        ...
+
+
 Aggregator = LinearAggregator | RowAggregator
 
 
@@ -403,9 +653,12 @@ class Algorithm:
     selector: Selector
     aggregator: Aggregator
     transform: LocalTransform = IDENTITY
+    rule: LocalRule = PLAIN
     mechanisms: frozenset[str] | None = None  # names it is defined for; None: any
     private: bool = True  # False: no clip, no noise, reported as epsilon = infinity
     clip: bool = True  # False only together with private=False
+    trains: bool = False  # True: defined for local training alone, as is every algorithm with a rule of its own
+    local_name: str = ""  # what it is called where clients train locally, if not the same
 
 
 # ---------------------------------------------------------------- data and models
@@ -421,7 +674,9 @@ class Examples:
     y_test: Tensor
     n_classes: int  # 0 for regression
     groups: Tensor | None = None  # [M] int64, the natural owner of each training example (a writer)
-    references: Mapping[str, float] = field(default_factory=dict)  # e.g. predict_the_mean: utility of trivial models
+    references: Mapping[str, float] = field(
+        default_factory=dict
+    )  # utility of trivial models; predict_…: without features
     test_groups: Tensor | None = None  # the same for the test part, needed when a test part is drawn anew
 
 

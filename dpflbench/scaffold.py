@@ -1,24 +1,28 @@
 """The skeleton of a plugin: a complete distribution that passes `dpflbench check` as it is, to be changed bit by
-bit.
+bit. The frames are here, what is particular to a kind is in `scaffold_kinds.py`.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from dpflbench import __version__
 from dpflbench.errors import DpflbenchError
+from dpflbench.hookspecs import noun
+from dpflbench.scaffold_kinds import TEMPLATES, Template
+from dpflbench.schema import suggest
 
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 PREFIX = "dpflbench-"
+DEFAULT = "algorithm"  # a kind of template
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
     """One name in the spellings its places want."""
 
-    plugin: str  # entry point and aggregator: my_idea
+    plugin: str  # entry point and part: my_idea
     distribution: str  # dpflbench-my-idea
     module: str  # dpflbench_my_idea
     label: str  # algorithm and class: MyIdea
@@ -36,21 +40,36 @@ def names_of(name: str) -> Names:
     return Names(plugin, PREFIX + short, f"dpflbench_{plugin}", "".join(word.capitalize() for word in short.split("-")))
 
 
-def write_skeleton(name: str, folder: Path | None = None) -> tuple[Path, list[str]]:
+def template_of(kind: str) -> Template:
+    """The template of a kind; DpflbenchError if there is none."""
+    if kind not in TEMPLATES:
+        raise DpflbenchError(f"new-plugin --kind {kind[:40]}: unknown; {suggest(kind, TEMPLATES)}")
+    return TEMPLATES[kind]
+
+
+def write_skeleton(name: str, folder: Path | None = None, kind: str = DEFAULT) -> tuple[Path, list[str]]:
     """Write the skeleton into a new folder (by default named like its distribution); the folder and its files."""
-    names = names_of(name)
+    names, template = names_of(name), template_of(kind)
     root = folder or Path(names.distribution)
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise DpflbenchError(f"new-plugin {name}: {root} is there already; give another folder by --out")
-    files = skeleton(names)
+    files = skeleton(names, template)
     for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
     return root, list(files)
 
 
-def skeleton(names: Names) -> Mapping[str, str]:
+def skeleton(names: Names, template: Template = TEMPLATES[DEFAULT]) -> Mapping[str, str]:
     """Path → content."""
+    also = template.also
+    texts = {f"@{field.name}@": getattr(template, field.name) for field in fields(template)} | {
+        "@noun@": noun(template.hook),
+        "@check@": f"check_{template.hook[:-1]}",
+        "@factories@": f"@label@, {also}" if also else "@label@",
+        "@checks@": ", ".join(sorted(f"check_{n}" for n in (template.hook[:-1], "plugin", *([also] if also else [])))),
+        "@called@": f"\n    check_{also}({also})" if also else "",
+    }
     words = {
         "@plugin@": names.plugin,
         "@distribution@": names.distribution,
@@ -68,11 +87,11 @@ def skeleton(names: Names) -> Mapping[str, str]:
         ".github/workflows/dpflbench.yml": WORKFLOW,
         ".gitignore": "results/\n__pycache__/\n",
     }
+    return {path: _filled(_filled(_filled(text, texts), texts), words) for path, text in paths.items()}
 
-    def filled(text: str) -> str:
-        return re.sub("|".join(words), lambda hit: words[hit[0]], text)
 
-    return {path: filled(text) for path, text in paths.items()}
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    return re.sub("|".join(words), lambda hit: words[hit[0]], text)
 
 
 PYPROJECT = """\
@@ -105,94 +124,46 @@ testpaths = ["tests"]
 README = """\
 # @distribution@
 
-Adds **@label@** to dpflbench: clients take part equally often, updates are weighed by client size.
+Adds the @noun@ **@label@** to dpflbench: @does@.
 Change that to your idea.
 
 ```
 pip install -e ".[dev]"
 dpflbench check @plugin@       # does it keep the rules?
 pytest                         # its own tests
-dpflbench run suite.yaml       # @label@ beside DPSGD and WeiAvg at the same budgets
+dpflbench run suite.yaml       # what it does beside the plain mean, at the same budgets
 ```
 
 | part | kind | parameters |
 |---|---|---|
-| `@label@` | algorithm | `power` |
-| `@plugin@` | aggregator | `power`: weights are n_examples^power; 0 is the plain mean |
+| `@plugin@` | @noun@ | @parameters@ |
 """
 
 MODULE = '''\
 """@label@: say here what it is, where it was published, and how it differs from that."""
 
-from dataclasses import dataclass
+@imports@
 
-import numpy as np
-from torch import Tensor
-
-from dpflbench import hookimpl
-from dpflbench.federation.schedule import even_uses
-from dpflbench.hookspecs import Factories
-from dpflbench.interfaces import Algorithm, Cohort, Plan, PlanView
-
-
-@dataclass(frozen=True)
-class EvenlyOften:
-    """Who takes part how often: everybody equally. Budgets, sizes and noisy losses are in `view`."""
-
-    def plan(self, view: PlanView, rng: np.random.Generator) -> Plan:
-        """Return integer uses for the rounds left; they sum to horizon * cohort_size."""
-        return Plan(even_uses(view.setup.n_clients, view.rounds_left * view.setup.cohort_size, rng), view.rounds_left)
-
-
-@dataclass(frozen=True)
-class @label@:
-    """What the server makes of noisy updates: their mean, weighed by n_examples**power."""
-
-    power: float = 1.0  # a parameter is a field with a type and a default; suites give it under `with:`
-
-    def weights(self, cohort: Cohort) -> Tensor:
-        """Return the weight of each client [K]; an idea that looks at updates has `init` and `aggregate` instead."""
-        weights = cohort.n_examples**self.power
-        return weights / weights.sum()
-
-
-def algorithm(power: float = 1.0) -> Algorithm:
-    """@label@: a selector, an aggregator and, if you like, a transform."""
-    return Algorithm("@label@", EvenlyOften(), @label@(power))
-
+@body@
 
 @hookimpl
-def dpflbench_aggregators() -> Factories:
-    """The part, for `compose` in a suite."""
+def dpflbench_@hook@() -> Factories:
+    """The part, under the name a suite gives it."""
     return {"@plugin@": @label@}
-
-
-@hookimpl
-def dpflbench_algorithms() -> Factories:
-    """The algorithm, for the `algorithms:` list of a suite."""
-    return {"@label@": algorithm}
-'''
+@more@'''
 
 TESTS = '''\
 """@label@ by hand and by dpflbench's conformance checks."""
 
-import pytest
-import torch
-from @module@ import @label@, algorithm
+@test_imports@from @module@ import @factories@
 
-from dpflbench.interfaces import Cohort
-from dpflbench.testing import check_aggregator, check_algorithm, check_plugin
+@test_needs@from dpflbench.testing import @checks@
 
 
-def test_a_client_with_three_times_the_data_counts_three_times():
-    ones, sizes = torch.ones(2), torch.tensor([300.0, 100.0])
-    cohort = Cohort(clients=torch.arange(2), epsilon=ones, delta=ones, n_examples=sizes, variance=ones, round=0)
-    assert @label@().weights(cohort).tolist() == pytest.approx([0.75, 0.25])
-
+@test@
 
 def test_it_conforms():
-    check_aggregator(@label@)
-    check_algorithm(algorithm)
+    @check@(@label@)@called@
 
 
 def test_the_installed_plugin_conforms():
@@ -201,17 +172,18 @@ def test_the_installed_plugin_conforms():
 
 SUITE = """\
 name: @plugin@
-description: @label@ against DPSGD and WeiAvg at the same budgets
+description: @label@ and the plain mean at the same budgets
 task:
-  dataset: {name: mnist, features: {kind: pca, components: 50}}
-  model: softmax
-  partition: {kind: dirichlet, alpha: 3.0}
+  dataset: @dataset@
+  model: @model@
+  partition: @partition@
   limit: 6000
-federation: {clients: 20, cohort: 5, rounds: 40, lr: {initial: 2.0, decay: 200}}
-privacy: {mechanism: gaussian, clip: 1.0, epsilon: {kind: uniform, low: 2.0, high: 20.0}, delta: 1.0e-5}
-seeds: 3
-algorithms: [DPSGD, WeiAvg, @label@]
-"""
+federation: {clients: 20, cohort: 5, rounds: 40, lr: {initial: 2.0, decay: 200}@local@}
+privacy: {mechanism: @mechanism@, clip: 1.0, epsilon: {kind: uniform, low: 2.0, high: 20.0}, delta: 1.0e-5}
+@axes@seeds: 3
+algorithms:
+  - {use: compose, as: Plain, with: {selector: uniform, aggregator: mean}}
+@rows@"""
 
 WORKFLOW = """\
 name: dpflbench
@@ -228,7 +200,8 @@ jobs:
       - run: pytest
       - run: dpflbench run suite.yaml --out results
       - run: dpflbench verify results
-      # the gate: commit a baseline made once by `dpflbench compare results --baseline baseline.json --update-baseline`
+      # the gate: commit a baseline made once by `dpflbench compare results --baseline baseline.json --update-baseline`;
+      # what costs no utility is green, another model a note (--strict-numerics fails that too)
       - run: dpflbench compare results --baseline baseline.json --markdown summary.md --junit junit.xml
         if: hashFiles('baseline.json') != ''
       - run: cat summary.md >> "$GITHUB_STEP_SUMMARY"

@@ -33,9 +33,10 @@ def suggest(word: str, allowed: Iterable[str]) -> str:
     """The tail of a message about an unknown word: a near miss, or all that is allowed."""
     known = sorted(map(str, allowed))
     near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean '{near[0]}'?"
-    return f"allowed: {', '.join(known) or 'nothing'}"
+    if not near:  # as it is spelt it is like nothing: perhaps in other letters, `dpsgd` for `DPSGD`
+        folded = {name.casefold(): name for name in reversed(known)}
+        near = [folded[name] for name in difflib.get_close_matches(str(word).casefold(), folded, n=1, cutoff=0.6)]
+    return f"did you mean '{near[0]}'?" if near else f"allowed: {', '.join(known) or 'nothing'}"
 
 
 def parameters(factory: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:

@@ -5,14 +5,17 @@ No object is constructed, nothing is interpolated, and neither a huge file, a de
 the memory.
 """
 
+import difflib
 import io
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dpflbench.errors import DpflbenchError, SuiteError
-from dpflbench.schema import MAX_INTEGER, join, show, suggest, too_large
+from dpflbench.schema import MAX_INTEGER, join, show, too_large
+from dpflbench.shipped import nearest
 from dpflbench.suite_schema import Raw
 
 MAX_BYTES = 1 << 20
@@ -60,6 +63,20 @@ def strange(value: Any, path: str = "") -> list[str]:
     return []
 
 
+def moved(key: str, value: Any, start: Path, end: Path) -> Any:
+    """The value at a key of a suite with the paths of `npz` files in it, which start at one folder, written so that
+    they start at another: a run's id has them as they are written, and must not depend on where all of it lies.
+    """
+    if key == "task.dataset.path" and isinstance(value, str):
+        here = Path(value).expanduser()
+        return value if here.is_absolute() else os.path.relpath(start.resolve() / here, end.resolve())
+    if isinstance(value, list):
+        return [moved(key, item, start, end) for item in value]
+    if isinstance(value, Mapping) and (key != "task.dataset" or value.get("name", "npz") == "npz"):
+        return {k: moved(str(k) if key == "axes" else join(key, k), v, start, end) for k, v in value.items()}
+    return value
+
+
 def _text(path: Path) -> str:
     """The text of a regular file of reasonable size."""
     try:
@@ -69,13 +86,26 @@ def _text(path: Path) -> str:
             content = file.read(MAX_BYTES + 1)
         text = content.decode("utf-8-sig")
     except FileNotFoundError:
-        known = sorted(str(p.name) for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
-        raise DpflbenchError(f"{path}: no such file; {suggest(path.name, known)}") from None
+        raise DpflbenchError(f"{path}: no such file; {_instead(path)}") from None
     except (OSError, ValueError) as e:  # ValueError: not UTF-8, or a NUL in the path
         raise DpflbenchError(f"{path}: cannot be read ({_line(e)})") from None
     if len(content) > MAX_BYTES:
         raise DpflbenchError(f"{path}: larger than {MAX_BYTES >> 10} KB; a suite is a page of YAML")
     return text
+
+
+def _instead(path: Path) -> str:
+    """What to give in place of a file that is not there: a suite of that name or one like it, here or in `suites`."""
+    near = [path.parent, path.parent / "suites", path.parent / "suites" / "paper"]
+    known = {p.name: p for folder in reversed(near) for p in sorted(folder.glob("*.yaml"))}
+    like = [path.name + ".yaml", *difflib.get_close_matches(path.name, known, n=1)]
+    found = next((known[name] for name in like if name in known), None)
+    if found is not None:
+        return f"did you mean '{found}'?"
+    if (name := nearest(path)) is not None:
+        return f"did you mean '{name}', a suite that comes with dpflbench?"
+    here = f", found here: {', '.join(str(known[name]) for name in sorted(known)[:8])}" if known else ""
+    return f"give the path of a suite, a YAML file, or a name that `dpflbench suites` lists, such as smoke{here}"
 
 
 def _plain(text: str, where: str) -> Any:

@@ -8,9 +8,11 @@ is there.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NewType
 
 from dpflbench.errors import SuiteError
+from dpflbench.keys import SMALLEST_DELTA, key_of
 
 if TYPE_CHECKING:
     from dpflbench.interfaces import (
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
         Mechanism,
         Model,
         Partition,
+        Server,
     )
 
 # A later stage serves wherever an earlier one does, never the other way round.
@@ -30,7 +33,19 @@ Normalised = NewType("Normalised", Raw)  # shorthands written out: `model: softm
 Canonical = NewType("Canonical", Normalised)  # every default filled in: hashed, recorded, all that a worker needs
 
 VARIED = ("task", "federation", "privacy")  # what an axis can vary
-SECTIONS = ("name", "description", "extends", *VARIED, "evaluate", "resources", "axes", "seeds", "algorithms", "report")
+VARYING = ("axes", "seeds", "tune", "algorithms")
+SECTIONS = ("name", "description", "extends", *VARIED, "evaluate", "resources", *VARYING, "report")
+# What may be tuned: how steps are taken. Budgets, data, cohorts and rounds are the same for all.
+TUNABLE = (
+    "federation.lr",
+    "federation.local.lr",
+    "federation.momentum",
+    "federation.server",
+    "federation.weight_decay",
+    "privacy.clip",
+)
+TUNING_SEEDS = 1000  # the first of the seeds that tuning runs have and no table shows
+TUNING_RUNS = 3  # so many of them, if a suite does not say
 # where a bare word or number stands for a mapping: `model: softmax`, `partition: iid`, `epsilon: 2.0`
 SHORTHANDS = {
     "task.dataset": "name",
@@ -38,6 +53,7 @@ SHORTHANDS = {
     "privacy.mechanism": "name",
     "privacy.mechanism.accountant": "name",
     "federation.local": "kind",
+    "federation.server": "kind",
     "task.partition": "kind",
     "task.dataset.features": "kind",
     "privacy.epsilon": "kind",
@@ -63,13 +79,17 @@ class TaskSection:
     model: "Model"
     partition: "Partition"
     holdout: float = 0.1
-    split: Literal["official", "paper"] = "official"
+    split: Literal["official", "paper", "validation"] = "official"
     limit: int | None = None  # keep that many examples, drawn by seed
 
     def __post_init__(self) -> None:
         keep(
             (0 <= self.holdout < 1, f"holdout: {self.holdout}; allowed: 0 to below 1"),
             (self.limit is None or self.limit >= 1, f"limit: {self.limit}; allowed: 1 or more examples"),
+            (
+                self.split != "validation" or self.holdout > 0,
+                f"holdout: {self.holdout} leaves no examples to validate on; allowed: above 0",
+            ),
         )
 
 
@@ -84,6 +104,7 @@ class Federation:
     local: "LocalUpdate"  # what a participation computes; `full_step` if a suite does not say
     weight_decay: float = 0.0  # added to the direction after the clip: it depends on no data
     momentum: float = 0.0  # of the server, on noisy directions
+    server: "Server | None" = None  # None: as `momentum` says
 
     def __post_init__(self) -> None:
         lr, gigabytes = self.lr, self.clients * CLIENT_BYTES / 1e9
@@ -106,6 +127,10 @@ class Federation:
                 f"allowed: up to {MAX_DAYS} days",
             ),
             (lr.initial > 0 < lr.decay, f"lr: initial {lr.initial}, decay {lr.decay}; both must be positive"),
+            (
+                not self.momentum or self.server is None,
+                f"momentum: {self.momentum} beside a server; allowed: server: {{kind: momentum, beta: …}}",
+            ),
             (0 <= self.momentum < 1, f"momentum: {self.momentum}; allowed: 0 to below 1"),
             (self.weight_decay >= 0, f"weight_decay: {self.weight_decay}; allowed: 0 or more"),
         )
@@ -121,6 +146,9 @@ class PrivacySection:
     epsilon: "Distribution | None" = None  # None only for an algorithm that clips without privacy
     delta: "Distribution | None" = None
     trust: Literal["local"] = "local"  # where noise is added: at each client
+    neighbours: Literal["replace", "zero_out"] | None = None  # None: the local update's own
+    noise_key: str | None = None  # pinned, so predictable; without one a results folder draws its own
+    paired_noise: bool = False  # one noise for all runs of a seed: epsilon then holds for one of them alone
 
     @property
     def clip_norm(self) -> float:
@@ -133,6 +161,8 @@ class PrivacySection:
         epsilon = self.epsilon.bounds() if self.epsilon is not None else (1.0, 1.0)
         asked = self.epsilon is not None and not self.accountant.pure
         delta = self.delta.bounds() if asked and self.delta is not None else (0.5, 0.5)
+        if self.noise_key is not None:
+            key_of(self.noise_key, "noise_key")
         keep(
             (not math.isnan(clip), f"clip: no bound for mechanism '{name}'; found {found or 'none'}"),
             (math.isnan(clip) or 0 < clip < math.inf, f"clip: {clip:g}; allowed: above 0 and finite"),
@@ -144,6 +174,10 @@ class PrivacySection:
             (
                 0 < delta[0] <= delta[1] < 1,
                 f"delta: ranges over {_range(delta)}; allowed: [0, 1), and above 0 for {name} noise",
+            ),
+            (
+                not 0 < delta[0] < SMALLEST_DELTA,
+                f"delta: from {delta[0]:g} on; allowed: from 2^-64 = 5.4e-20 on, for noise hangs on a key of 128 bits",
             ),
         )
 
@@ -178,6 +212,15 @@ class Report:
     value: Literal["utility", "utility_global", "utility_personal", "utility_mean_phi"] = "utility"
     baseline: str | list[str] | None = None  # of a list, the first that has a value in a column
     sections: list[str | dict[str, Any]] = field(default_factory=list)  # parts that plugins add, as {name, parameters}
+    why: bool = False  # also run what explains the table: every private run without noise, and without clip as well
+
+
+@dataclass(frozen=True, slots=True)
+class Tune:
+    """What is chosen for every algorithm in every column, from the same grid."""
+
+    grid: Mapping[str, Sequence[Any]]  # path → values
+    seeds: int  # how many, from TUNING_SEEDS on
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +243,16 @@ class Suite:
     axes: Mapping[str, Sequence[Any]]
     seeds: Sequence[int]
     entries: Sequence[AlgorithmEntry]
+    tune: Tune | None
     evaluate: Evaluate
     resources: Resources
     report: Report
     where: str  # file, for messages
+
+    @property
+    def folder(self) -> Path:
+        """Where its file lies: relative paths in it start there."""
+        return Path(self.where).absolute().parent
 
 
 def _range(bounds: tuple[float, float]) -> str:

@@ -35,15 +35,18 @@ def setup(
     epsilon=None,
     delta=None,
     phi_dim=0,
+    local=None,
+    accountant=None,
 ):
     """A setup whose clients have the given budgets: mu² for Gaussian noise, epsilon for Laplace noise."""
     budget = np.asarray(budget, dtype=np.float64)
     n = len(budget)
-    noise, accountant = {
+    noise, known = {
         "gaussian": (Gaussian(), GaussianDP()),
         "linear": (Gaussian(), GaussianDP("linear")),
         "laplace": (Laplace(), PureDP()),
     }[mechanism]
+    accountant = accountant or known
     examples = np.broadcast_to(np.asarray(n_examples), (n,)).astype(np.int64)
     return Setup(
         n_clients=n,
@@ -52,15 +55,16 @@ def setup(
         n_examples=examples,
         epsilon=budget.copy() if epsilon is None else np.asarray(epsilon, dtype=np.float64),
         delta=np.zeros(n) if delta is None else np.asarray(delta, dtype=np.float64),
-        budget=budget[:, None],
+        budget=budget[:, None] if accountant is known else accountant.budget(epsilon, delta),
         mechanism=noise,
         accountant=accountant,
-        local=FullStep(),
+        local=local or FullStep(),
         clip_norm=clip,
         lr=LearningRate(*lr),
         layout=layout(*sizes),
         n_classes=classes,
         phi_dim=phi_dim,
+        neighbours=(local or FullStep()).neighbours,
     )
 
 

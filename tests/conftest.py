@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from webdriver import Browser, find_browser
 
 REPO = Path(__file__).parent.parent
 # Decoded data is kept between test sessions, but not in the user's own cache folder.
@@ -25,6 +26,17 @@ def shared_data() -> Path:
     if not root.is_dir():
         pytest.skip("needs the real data files: set DPFLBENCH_DATA")
     return root
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A browser for pages; a test that needs it is skipped where there is none."""
+    found = find_browser()
+    if isinstance(found, str):
+        pytest.skip(found)
+    session = Browser(*found, tmp_path_factory.mktemp("profile"))
+    yield session
+    session.close()
 
 
 @pytest.fixture(scope="session")
@@ -71,3 +83,13 @@ def tiny(blobs):
         "seeds": 1,
         "algorithms": ["FedSGD", "DPSGD", "WeiAvg"],
     }
+
+
+@pytest.fixture(scope="session")
+def honest(blobs, catalogue):
+    """An honest folder: see tests/honest.py."""
+    from honest import honest_suite, results_of
+
+    found = results_of(honest_suite(str(blobs)), catalogue)
+    assert {r.status for r in found.records.values()} == {"done"}
+    return found

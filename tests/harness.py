@@ -4,14 +4,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
+from places import place
 
 from dpflbench.assembly import Assembly, assemble
-from dpflbench.execution.attempt import Place, execute, prepare
+from dpflbench.draws import NORMAL, Draws, Law
+from dpflbench.execution.attempt import execute, prepare
 from dpflbench.interfaces import Accountant, Event, Floats, Mechanism
-from dpflbench.plan import Run, make_run
+from dpflbench.planning import Run, make_run
 from dpflbench.results.record import Record
-from dpflbench.suite import normalise
+from dpflbench.suite_reading import normalise
 
 
 def run_of(body: dict[str, Any], catalogue: Any, use: str, seed: int = 0, **given: Any) -> Run:
@@ -30,7 +31,7 @@ def assembly_of(body: dict[str, Any], catalogue: Any, use: str, seed: int = 0, *
 
 def record_of(body: dict[str, Any], catalogue: Any, use: str, seed: int = 0, **given: Any) -> Record:
     """The record of one algorithm under a suite mapping."""
-    return execute(run_of(body, catalogue, use, seed, **given), catalogue, Place())
+    return execute(run_of(body, catalogue, use, seed, **given), catalogue, place())
 
 
 def world_of(
@@ -47,7 +48,7 @@ def world_of(
         assembly = replace(assembly, privacy=replace(assembly.privacy, **changes))
     if algorithm:
         assembly = replace(assembly, algorithm=replace(assembly.algorithm, **algorithm))
-    return prepare(assembly, Place())
+    return prepare(assembly, place())
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,12 @@ class Silent(Mechanism):
     """No noise: what is left of a private algorithm then is its arithmetic."""
 
     name: ClassVar[str] = "gaussian"
-    law: ClassVar[str] = "gaussian"
+    law: ClassVar[Law] = NORMAL
     clip_order: ClassVar[Literal[1, 2]] = 2
     accountant: ClassVar[str] = "free"
 
-    def sample(self, scale: torch.Tensor, shape: tuple[int, ...], rng: torch.Generator) -> torch.Tensor:
-        return torch.zeros(shape)
+    def noised(self, value: Floats, scale: Floats, draws: Draws) -> Floats:
+        return value
 
     def variance(self, scale: Floats) -> Floats:
         return np.zeros_like(scale)

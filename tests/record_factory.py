@@ -104,6 +104,8 @@ def make_record(
         measured={
             "seconds": float(rng.uniform(0.9, 1.1)),
             "gradient_seconds": 0.8,
+            "round_seconds": 0.04,
+            "round_gradient_seconds": 0.03,
             "samples_per_second": 60000.0,
             "device": "cpu",
             "versions": {"torch": "2.13.0", "python": "3.11"},

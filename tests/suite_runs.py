@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from places import place
 
-from dpflbench import suite as suites
+from dpflbench import suite_reading as suites
+from dpflbench.api.run_suite import carry_out as _carry_out
+from dpflbench.api.showing import shown
 from dpflbench.catalogue import Catalogue
-from dpflbench.cli.run_suite import carry_out as _carry_out
 from dpflbench.execution.executors import in_this_process
-from dpflbench.execution.prepare import Place
 from dpflbench.execution.stopping import Stop
-from dpflbench.plan import Planned, plan_suite
+from dpflbench.planning import Planned, plan_suite
 from dpflbench.results.record import loads
 from dpflbench.results.store import Store
 
@@ -33,7 +34,8 @@ def carry_out(
     planned: Planned, store: Store, catalogue: Catalogue, stop: Stop | None = None, quiet: bool = True
 ) -> None:
     """What `dpflbench run` does between planning and reporting, one run at a time in this process."""
-    _carry_out(planned, store, catalogue, in_this_process(catalogue, Place()), stop or Stop(), quiet)
+    store.check_room(len(planned.runs))
+    _carry_out(planned, store, catalogue, in_this_process(catalogue, place()), stop or Stop(), shown(not quiet))
 
 
 def fork(act: Callable[[], None]) -> int:

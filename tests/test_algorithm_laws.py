@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 from harness import assembly_of, record_of, world_of
+from places import place
 
-from dpflbench.execution.attempt import Place, prepare
+from dpflbench.execution.attempt import prepare
 from dpflbench.federation.simulate import initial_state, rounds
 from dpflbench.interfaces import PlanView
 from dpflbench.judges.recount import recount
@@ -39,6 +40,7 @@ def small(tiny):
     tiny["task"]["partition"] = {"kind": "dirichlet", "alpha": 1.0, "min_size": 5}
     tiny["federation"]["rounds"] = 12
     tiny["evaluate"] = {"every": 12}
+    tiny["privacy"]["paired_noise"] = True  # what two algorithms have in common shows to the bit
     return tiny
 
 
@@ -130,7 +132,7 @@ def test_privatefl_with_phi_frozen_is_the_plain_algorithm_to_the_bit(small, cata
 
 
 def test_pfa_with_everybody_public_is_weiavg(small, catalogue):
-    ours = final_state(prepare(assembly_of(small, catalogue, "PFA", share=1.0), Place()))
+    ours = final_state(prepare(assembly_of(small, catalogue, "PFA", share=1.0), place()))
     weighted = final_state(world_of(small, catalogue, "WeiAvg"))
     torch.testing.assert_close(ours.theta, weighted.theta, rtol=1e-5, atol=1e-6)
     projected = final_state(world_of(small, catalogue, "PFA"))
@@ -158,7 +160,7 @@ def test_bcs_treats_interchangeable_clients_alike(tiny, catalogue, mechanism):
 
 def test_bcs_among_interchangeable_clients_is_dpsgd_to_the_bit(tiny, catalogue):
     tiny["task"]["limit"], tiny["task"]["holdout"] = 400, 0.0
-    tiny["privacy"]["epsilon"] = 2.0
+    tiny["privacy"] |= {"epsilon": 2.0, "paired_noise": True}
     ours, plain = record_of(tiny, catalogue, "DPFL-BCS", heterogeneity="zero"), record_of(tiny, catalogue, "DPSGD")
     assert ours.clients["uses"].tolist() == [3] * 8
     assert ours.facts["final_model"] == plain.facts["final_model"]

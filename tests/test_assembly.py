@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 from harness import assembly_of, record_of, run_of
 from hostile.populations import ForgetsTheLast, OneTooMany
+from places import place
 from suite_runs import carry_out, planned_of
 
 from dpflbench import assembly as assembling
 from dpflbench.assembly import assemble
 from dpflbench.catalogue import Catalogue, Part
-from dpflbench.execution.prepare import Place
 from dpflbench.execution.workers import Briefing, _outcome
 from dpflbench.execution.worklist import by_task
 from dpflbench.interfaces import Algorithm, Selector
 from dpflbench.results.store import Store
-from dpflbench.suite import normalise
+from dpflbench.suite_reading import normalise
 from dpflbench_algorithms.parts import Mean
 
 
@@ -59,7 +59,7 @@ def test_a_worker_assembles_a_run_once(tiny, tmp_path, catalogue, assembled):
 
     run = pickle.loads(pickle.dumps(run_of(tiny, catalogue, "DPSGD")))
     assembled.clear()
-    kind, record = _outcome(run, catalogue, Briefing(Place(), tmp_path), Pipe())
+    kind, record = _outcome(run, catalogue, Briefing(place(), tmp_path), Pipe())
     assert (kind, record.status) == ("record", "done")
     assert assembled == {"DPSGD": 1}
 

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 import torch
 import typer
+import yaml
 from scipy.special import ndtr
 from typer.testing import CliRunner
 
 import dpflbench.federation.local as local_module
 import dpflbench.federation.simulate as simulate_module
 from dpflbench.cli.audit import audit as audit_command
+from dpflbench.draws import LAPLACE
 from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients import Engine
-from dpflbench.judges.audit import audit_algorithm, muted
+from dpflbench.judges.audit import audit_algorithm, muted, trains
 from dpflbench.judges.bounds import Promise, audit, bounds_of, trials_needed, upper_rate
 from dpflbench.privacy.gaussian_dp import epsilon_of
 from dpflbench.privacy.ledger import Ledger
@@ -37,20 +39,20 @@ def caught(algorithm, mechanism, **changes):
 
 
 def priced(mechanism):
-    return PureDP() if mechanism.law == "laplace" else GaussianDP()
+    return PureDP() if mechanism.law is LAPLACE else GaussianDP()
 
 
 # ---------------------------------------------------------------- planted bugs
 
 
 class HalfNoise(Gaussian):
-    def sample(self, scale, shape, rng):
-        return super().sample(scale / 2, shape, rng)
+    def noised(self, value, scale, draws):
+        return super().noised(value, scale / 2, draws)
 
 
 class HalfLaplace(Laplace):
-    def sample(self, scale, shape, rng):
-        return super().sample(scale / 2, shape, rng)
+    def noised(self, value, scale, draws):
+        return super().noised(value, scale / 2, draws)
 
 
 class ClipsInL2(Laplace):
@@ -58,17 +60,15 @@ class ClipsInL2(Laplace):
 
 
 class ForgetsTheBias(Gaussian):
-    def sample(self, scale, shape, rng):
-        noise = super().sample(scale, shape, rng)
-        noise[:, -2:] = 0.0
-        return noise
+    def noised(self, value, scale, draws):
+        noisy = super().noised(value, scale, draws)
+        noisy[:, -2:] = value[:, -2:]
+        return noisy
 
 
 class ForgetsTheLosses(Gaussian):
-    def sample(self, scale, shape, rng):
-        return super().sample(scale, shape, rng) * (
-            0.0 if shape[0] <= 2 else 1.0
-        )  # losses are [1 or 2, K], rows [K, D]
+    def noised(self, value, scale, draws):
+        return value if value.shape[1] <= 2 else super().noised(value, scale, draws)  # losses are [K, 1 or 2]
 
 
 @pytest.mark.parametrize("mechanism", [HalfNoise(), HalfLaplace()], ids=["gaussian", "laplace"])
@@ -101,7 +101,7 @@ def test_one_tensor_without_noise_is_caught():
 @pytest.mark.parametrize("mechanism", [Gaussian(), Laplace()], ids=["gaussian", "laplace"])
 def test_a_forgotten_factor_two_in_the_sensitivity_is_caught(monkeypatch, mechanism):
     real = local_module.gradient_sensitivity
-    monkeypatch.setattr(local_module, "gradient_sensitivity", lambda clip, size: real(clip, size) / 2)
+    monkeypatch.setattr(local_module, "gradient_sensitivity", lambda *given: real(*given) / 2)
     assert caught(weiavg(), mechanism, clients=2048, only={"opposite"}) == ["opposite"]
 
 
@@ -145,6 +145,10 @@ def test_every_installed_algorithm_passes(catalogue, mechanism):
     for name, part in catalogue.parts["algorithms"].items():
         algorithm = part.factory(**SHORT.get(name, {}))
         if not algorithm.private or (algorithm.mechanisms is not None and mechanism.name not in algorithm.mechanisms):
+            continue
+        if trains(algorithm):
+            with pytest.raises(DpflbenchError, match="trains at clients"):
+                caught(algorithm, mechanism)
             continue
         assert caught(algorithm, mechanism) == [], name
         audited.append(name)
@@ -246,16 +250,44 @@ def test_the_trials_needed_are_enough_and_half_of_them_are_not():
 def test_the_command_prints_a_line_a_canary_and_exits_zero():
     shown = CliRunner().invoke(app, ["DPFL-BCS", "--with", "probe_rounds=1", "--clients", "512", "--rounds", "2"])
     assert shown.exit_code == 0, shown.output
-    assert shown.output.count("ok  ") == 8  # four canaries, two mechanisms
-    assert "0 of 8 attacks" in shown.output
+    assert shown.output.count("ok  ") == 10  # residuals and four canaries, two mechanisms
+    assert shown.output.count("nine times in ten") == 4  # what residuals and what attacks would have seen, each
+    assert "0 violations" in shown.output
 
 
 def test_the_command_exits_one_on_a_violation(monkeypatch):
     real = local_module.gradient_sensitivity
-    monkeypatch.setattr(local_module, "gradient_sensitivity", lambda clip, size: real(clip, size) / 4)
+    monkeypatch.setattr(local_module, "gradient_sensitivity", lambda *given: real(*given) / 4)
     shown = CliRunner().invoke(app, ["DPSGD", "--clients", "512", "--rounds", "2"])
     assert shown.exit_code == 1
     assert "VIOLATED" in shown.output
+
+
+def test_the_command_takes_composed_algorithms_and_plugins_that_have_parts_only():
+    few = ["--clients", "64", "--rounds", "2", "--mechanism", "gaussian"]
+    shown = CliRunner().invoke(app, ["compose", "--with", "aggregator=mean", "--with", "transform=identity", *few])
+    assert shown.exit_code == 0, shown.output
+    assert "compose, gaussian, residuals" in shown.output
+    shown = CliRunner().invoke(app, ["compose", "--with", "selector=nobody", *few])
+    assert "unknown selector 'nobody'" in str(shown.exception)
+    shown = CliRunner().invoke(app, ["parts", *few])
+    assert shown.exit_code == 0, shown.output
+    assert "selector uniform, gaussian, residuals" in shown.output
+    assert "aggregator mean, gaussian, opposite" in shown.output
+    assert "mechanism laplace, laplace, residuals" in shown.output
+
+
+def test_the_command_audits_the_runs_of_a_suite(tiny, tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(yaml.safe_dump({**tiny, "axes": {"privacy.epsilon.high": [4.0, 8.0]}}))
+    shown = CliRunner().invoke(app, ["all", "--suite", str(path), "--repeats", "2", "--set", "federation.rounds=3"])
+    assert shown.exit_code == 0, shown.output
+    assert shown.output.count("coins: ") == 2  # DPSGD and WeiAvg, in one column each
+    assert "of 16 guessed" in shown.output
+    assert "residuals: 180 draws in 12 messages" in shown.output  # of one repeat: 3 rounds, 4 clients, 15 coordinates
+    for arguments in (["FedSGD"], ["Nobody"]):
+        found = CliRunner().invoke(app, [*arguments, "--suite", str(path)]).exception
+        assert "no private run of that name" in str(found)
 
 
 def test_the_command_knows_its_algorithms():

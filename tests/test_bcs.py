@@ -7,9 +7,11 @@ import pytest
 from algorithm_setups import losses, setup, view
 
 from dpflbench.errors import DpflbenchError, RunEnded
+from dpflbench.federation.local import FullStep
 from dpflbench.federation.schedule import check_plan
 from dpflbench.interfaces import LearningRate
-from dpflbench_algorithms.bcs import BiasedSelection, dpfl_bcs, noise_energy, noise_price
+from dpflbench.privacy.sensitivity import gradient_sensitivity
+from dpflbench_algorithms.bcs import BiasedSelection, dpfl_bcs, noise_energy, noise_growth, noise_price, proposition_1
 from dpflbench_algorithms.bcs_estimates import (
     alternating_fit,
     convergence_bound,
@@ -19,6 +21,8 @@ from dpflbench_algorithms.bcs_estimates import (
     shrunk_excess,
     smallest_drop,
 )
+from dpflbench_algorithms.bcs_solver import Programme, solve
+from dpflbench_algorithms.sampled_accountants import Renyi
 
 RNG = np.random.default_rng
 
@@ -352,3 +356,64 @@ def test_a_fit_from_a_constant_learning_rate_starts_from_finite_numbers():
     notes = BiasedSelection(constants="p2").plan(after, RNG(0)).notes
     assert notes["p2_start"].tolist() == [1.0, 20.0, 1.0, 0.5, 0.2]
     assert np.isfinite(notes["p2_fit"]).all()
+
+
+# ---------------------------------------------------------------- an accountant whose noise follows no power of uses
+
+
+class Sampled(FullStep):
+    """Ten steps on a twentieth of a client's examples, as an event alone."""
+
+    neighbours = "zero_out"
+
+    def event(self, mechanism, clip_norm, n_examples, loss_bound=0.0, neighbours="zero_out", rate=None):
+        return mechanism.event(
+            "gradient", 20.0 * gradient_sensitivity(clip_norm, n_examples, neighbours), 0.05, 10, neighbours
+        )
+
+
+def sampled(epsilon, **rest):
+    epsilon = np.asarray(epsilon, dtype=np.float64)
+    return setup(
+        epsilon, epsilon=epsilon, delta=np.full(len(epsilon), 1e-5), local=Sampled(), accountant=Renyi(), **rest
+    )
+
+
+def energy(facts, uses):
+    """Σ over all messages of E‖Z‖² by the accountant itself, without any table."""
+    cost = facts.accountant.per_use(facts.budget, uses.astype(float), facts.epsilon, facts.delta)
+    return float(np.sum(uses[uses > 0] * noise_energy(facts, cost)[uses > 0]))
+
+
+def test_under_rdp_a_full_release_is_planned_like_under_gaussian_dp():
+    """Rate 1: noise variance grows with uses exactly, and budgets are Rényi's in place of mu²."""
+    epsilon = np.array([0.5, 1.0, 2.0, 4.0])
+    facts = setup(
+        epsilon, epsilon=epsilon, delta=np.full(4, 1e-5), accountant=Renyi(), cohort=2, rounds=40, n_examples=100
+    )
+    growth = noise_growth(facts, facts.budget, 40)
+    np.testing.assert_allclose(np.exp(growth.log_factor), np.broadcast_to(growth.uses, (4, 7)), rtol=1e-3)
+    exact = np.asarray(solve(Programme(noise_price(facts, facts.budget), np.zeros(4), np.full(4, 40), 80, 1)))
+    np.testing.assert_allclose(solve(proposition_1(view(facts))), exact, atol=1)
+
+
+def test_under_rdp_no_move_of_a_single_use_saves_noise_the_accountant_charges():
+    facts = sampled([0.3, 0.6, 1.0, 2.0, 4.0], cohort=2, rounds=60, n_examples=np.array([200, 400, 300, 500, 250]))
+    uses = solve(proposition_1(view(facts)))
+    assert uses.sum() == 120
+    best = energy(facts, uses)
+    moves = [(i, j) for i in range(5) for j in range(5) if i != j and uses[i] > 0 and uses[j] < 60]
+    for i, j in moves:
+        other = uses.copy()
+        other[i] -= 1
+        other[j] += 1
+        assert energy(facts, other) >= best * (1 - 2e-3)  # the table is straight between 1, 2, 4, … uses
+    formula = np.asarray(solve(Programme(noise_price(facts, facts.budget), np.zeros(5), np.full(5, 60), 120, 1)))
+    assert best < 0.95 * energy(facts, formula)  # what a formula for rate 1 would have planned
+
+
+def test_cvxpy_is_refused_where_there_is_no_power_to_solve_for():
+    with pytest.raises(RunEnded, match="allowed here: solver: exact"):
+        BiasedSelection(heterogeneity="zero", solver="cvxpy").plan(
+            view(sampled([1.0, 2.0], rounds=4)), np.random.default_rng(0)
+        )

@@ -10,10 +10,13 @@ from functools import partial
 import pyarrow.parquet
 import pytest
 import yaml
-from record_factory import make_results
+from record_factory import make_record, make_results
 from typer.testing import CliRunner
 
-from dpflbench.cli import COMMANDS, app
+from dpflbench.cli import COMMANDS, EXAMPLES, app
+from dpflbench.cli.output import folded
+from dpflbench.errors import DpflbenchError
+from dpflbench.results.record import dumps
 from dpflbench.results.store import Store
 
 
@@ -22,6 +25,48 @@ def test_every_command_of_the_list_is_there_and_explains_itself(name):
     shown = CliRunner().invoke(app, [name, "-h"])
     assert shown.exit_code == 0, shown.output
     assert shown.output.startswith(f"Usage: root {name} ")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_examples_that_name_it_and_fit_a_terminal(name):
+    lines = CliRunner().invoke(app, [name, "-h"]).output.splitlines()
+    examples = [line.strip() for line in lines[lines.index("  Examples:") + 1 :]]
+    assert examples == list(EXAMPLES[name])
+    assert all(line.startswith(f"dpflbench {name}") and len(line) < 77 for line in examples)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("dpflbench re", ["report"]),
+        ("dpflbench run --quie", ["--quiet"]),
+        ("dpflbench list a", ["accountants", "aggregators", "algorithms"]),
+        ("dpflbench --vers", ["--version"]),
+    ],
+)
+def test_commands_options_and_kinds_are_completed(words, found):
+    count = str(len(words.split()) - 1)
+    given = {"_DPFLBENCH_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": count}
+    command = [sys.executable, "-c", "import sys; sys.argv = ['dpflbench']; from dpflbench.cli import main; main()"]
+    ended = subprocess.run(command, env=os.environ | given, capture_output=True, check=False, text=True)
+    assert sorted(ended.stdout.split()) == found, ended.stderr
+
+
+def test_defaults_are_shown():
+    shown = " ".join(CliRunner().invoke(app, ["audit", "-h"]).output.split())
+    assert "[default: gaussian and laplace where the algorithm allows them]" in shown
+    assert "[default: 4096; x>=64]" in shown
+
+
+def test_a_misspelt_algorithm_is_answered_by_the_one_in_other_letters():
+    shown = CliRunner().invoke(app, ["audit", "dpsgd"])
+    assert str(shown.exception) == "unknown algorithm 'dpsgd'; did you mean 'DPSGD'?"
+
+
+def test_a_terminal_gets_lines_broken_at_words():
+    line = "    a line of some words that goes on and on"
+    assert folded(line, 24) == "    a line of some words\n    that goes on and on"
+    assert folded("", 24) == ""
 
 
 def test_help_lists_every_command_with_what_it_does():
@@ -87,7 +132,7 @@ def test_a_folder_for_temporary_files_too_long_for_a_socket_is_one_line(tiny, tm
     assert ended.returncode == 2
     assert ended.stderr.decode() == (
         f"dpflbench: --jobs: no socket for workers in {long} (AF_UNIX path too long); "
-        "set TMPDIR to a short path that can be written, or run with --jobs 1\n"
+        "set TMPDIR to a short path that can be written, or run with --jobs 1 --no-isolated\n"
     )
 
 
@@ -98,3 +143,79 @@ def test_a_folder_whose_name_is_not_utf_8_gets_its_whole_report(folder):
     assert ended.stdout.endswith(b"caf\\udce9/report/index.html\n")
     table = pyarrow.parquet.read_table(io.BytesIO((odd / "report" / "cells.parquet").read_bytes()))
     assert table.num_rows == 8
+
+
+def test_a_figure_has_the_size_the_algorithms_and_the_settings_that_were_asked_for(folder, tmp_path):
+    asked = ["--width", "2.5", "--only", "WeiAvg", "--where", "privacy.epsilon.high=3", "--font", "sans-serif"]
+    shown = CliRunner().invoke(app, ["figure", str(folder), "rounds", *asked, "-f", "svg", "-o", str(tmp_path)])
+    assert shown.exit_code == 0, shown.output
+    assert shown.output.startswith(f"{tmp_path / 'rounds.svg'}\n")
+    drawing = (tmp_path / "rounds.svg").read_text()
+    assert 'width="180"' in drawing  # points
+    assert "font-family: 'sans-serif'" in drawing
+    assert "WeiAvg" in drawing
+    assert "DPSGD" not in drawing
+    assert "ε max" not in drawing  # one setting needs no name
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rnds"], "rnds: no such figure; did you mean 'rounds'?"),
+        (["rounds", "--only", "Weiavg"], "--only Weiavg: no such algorithm; did you mean 'WeiAvg'?"),
+        (["rounds", "--width", "wide"], "--width wide: allowed: column, text, or 1 to 40 (inches)"),
+        (["rounds", "--width", "nan"], "--width nan: allowed: column, text, or 1 to 40 (inches)"),
+        (["rounds", "--format", "gif"], "--format gif: unknown; allowed: svg, png, pdf"),
+        (
+            ["rounds", "--where", "privacy.epsilon.high=2"],
+            "--where privacy.epsilon.high=2: no such setting; allowed: privacy.epsilon.high=1, privacy.epsilon.high=3",
+        ),
+    ],
+)
+def test_what_a_figure_cannot_be_is_one_line(folder, words, message):
+    with pytest.raises(DpflbenchError) as refused:
+        CliRunner().invoke(app, ["figure", str(folder), *words], catch_exceptions=False)
+    assert str(refused.value) == message
+
+
+def test_run_exits_1_unless_every_run_ends_well_and_says_how_many_of_which_did_not(tiny, tmp_path):
+    tiny["federation"]["lr"] = {"initial": 1e39}  # every model is infinite after one round
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump(tiny))
+    command = ["run", str(tmp_path / "suite.yaml"), "-o", str(tmp_path / "out"), "-q"]
+    ended = CliRunner().invoke(app, command)
+    why = f"; `dpflbench status {tmp_path / 'out'}` says why.\n"
+    assert (ended.exit_code, ended.stderr) == (1, f"Of 3 runs 3 diverged{why}")
+    store = Store(tmp_path / "out")
+    first, second, third = store.manifest().runs
+    for run, status in ((first, "done"), (second, "disqualified")):
+        store.path(run).write_text(dumps(make_record(run, "DPSGD", 0, {}, 50.0, status=status)))
+    ended = CliRunner().invoke(app, command)
+    assert ended.exit_code == 1
+    assert ended.stderr.splitlines()[-1] == f"Of 3 runs 1 diverged, 1 disqualified{why}".strip()
+    for run in (second, third):
+        store.path(run).write_text(dumps(make_record(run, "DPSGD", 0, {}, 50.0)))
+    ended = CliRunner().invoke(app, command)
+    marked = f"Marked: 3 wrong; `dpflbench verify {tmp_path / 'out'}` says why.\n"
+    assert (ended.exit_code, ended.stderr) == (1, marked)  # all done, and made up
+    assert CliRunner().invoke(app, [*command, "--set", "federation.lr.initial=0.5"]).exit_code == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+@pytest.mark.parametrize("words", [["list"], ["--help"], ["--version"]])
+def test_a_standard_output_that_takes_nothing_is_one_line(words):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "dpflbench", *words]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert ended.stderr.decode() == "dpflbench: standard output: cannot be written (No space left on device)\n"
+    assert ended.returncode == 2
+
+
+def test_a_run_goes_on_when_nobody_takes_what_it_says(tiny, tmp_path):
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump(tiny))
+    ours, theirs = os.pipe()
+    os.close(ours)  # as `| head -1` does
+    command = [sys.executable, "-m", "dpflbench", "run", tmp_path / "suite.yaml", "-o", tmp_path / "out"]
+    ended = subprocess.run(command, stdout=theirs, stderr=subprocess.PIPE, check=False)
+    os.close(theirs)
+    assert len(Store(tmp_path / "out").ids()) == 3, ended.stderr
+    assert b"Traceback" not in ended.stderr

@@ -2,7 +2,9 @@
 
 import sys
 from collections import Counter
+from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from hostile.parts import Dots, IgnoresTheSeed, Median
 from hostile.populations import UnboundedBudget
@@ -11,9 +13,11 @@ from dpflbench import testing
 from dpflbench.catalogue import Part, load
 from dpflbench.cli import main
 from dpflbench.errors import DpflbenchError
+from dpflbench.federation.schedule import even_uses
 from dpflbench.hookspecs import KINDS
+from dpflbench.interfaces import Plan
 from dpflbench.tasks.population import Uniform
-from dpflbench.testing import ConformanceError, check_part, check_plugin, check_selector, examine
+from dpflbench.testing import ConformanceError, check_aggregator, check_part, check_plugin, check_selector, examine
 from dpflbench.testing.rules import difference
 from dpflbench.testing.worlds import setup_of, standard_noise, updates_of
 
@@ -174,3 +178,61 @@ def test_a_difference_is_named_by_its_path():
 def test_an_empty_name_is_no_plugin():
     with pytest.raises(DpflbenchError, match="no such plugin"):
         examine("")
+
+
+# ---------------------------------------------------------------- beyond the usual world
+
+
+@dataclass
+class Settable:
+    """Anybody can change how it weighs."""
+
+    power: float = 1.0
+
+    def weights(self, cohort):
+        return None
+
+
+@dataclass(slots=True)
+class SettableSlots:
+    """The same without a dictionary."""
+
+    power: float = 1.0
+
+    def weights(self, cohort):
+        return None
+
+
+@pytest.mark.parametrize("kind", [Settable, SettableSlots])
+def test_a_part_that_can_be_changed_is_refused(kind):
+    with pytest.raises(ConformanceError, match=rf"{kind.__name__}.power can be set.*frozen=True"):
+        check_aggregator(kind)
+
+
+@dataclass(frozen=True)
+class DividesByNoise:
+    """Weights of one over the variance, whatever that is."""
+
+    def weights(self, cohort):
+        raw = 1 / cohort.variance
+        return raw / raw.sum()
+
+
+def test_an_aggregator_that_divides_by_a_variance_of_zero_is_refused():
+    with pytest.raises(ConformanceError, match=r"rows without noise.*non-finite values of finite updates"):
+        check_aggregator(DividesByNoise)
+
+
+@dataclass(frozen=True)
+class OneNumberOnly:
+    """Takes for granted that a budget is one number a client."""
+
+    def plan(self, view, rng):
+        left = view.left.reshape(view.setup.n_clients)
+        uses = even_uses(view.setup.n_clients, view.rounds_left * view.setup.cohort_size, rng)
+        return Plan(uses, view.rounds_left, cost=(left / np.maximum(uses, 1))[:, None])
+
+
+def test_a_selector_that_knows_no_curve_of_orders_is_refused():
+    with pytest.raises(ConformanceError, match="a currency of two orders"):
+        check_selector(OneNumberOnly)

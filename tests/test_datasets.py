@@ -372,7 +372,7 @@ def test_natural_owners_come_along(tmp_path, own_cache):
         ({"y_train": np.array([-1, 1, 2, 0, 1, 2])}, "labels from -1 to 2"),
         ({"y_test": np.array([0.0, 1.0])}, "y_train is int64, y_test float64"),
         ({"x_train": np.array([["a", "b", "c"]] * 6)}, "x_train is <U1"),
-        ({"x_train": np.array([[{}]] * 6, dtype=object)}, "no .npz file of plain arrays"),
+        ({"x_train": np.array([[{}]] * 6, dtype=object)}, "bad.npz: an array of Python objects, or no .npz file"),
         ({"groups_train": np.arange(5)}, r"groups_train is int64 \[5\]"),
     ],
 )
@@ -390,6 +390,20 @@ def test_truncated_and_missing_npz_files_are_refused_by_name(tmp_path, own_cache
         Npz("cut.npz").load(tmp_path)
     with pytest.raises(DataError, match=r"looked for .*gone\.npz, not found; make it: numpy\.savez"):
         Npz("gone.npz").load(tmp_path)
+
+
+def test_what_is_no_npz_file_is_refused_without_advice_to_load_it_unsafely(tmp_path, own_cache):
+    (tmp_path / "text.npz").write_text("a,b\n1,2\n")
+    with (tmp_path / "one.npz").open("wb") as file:
+        np.save(file, np.zeros(3))
+    np.savez(tmp_path / "objects.npz", **arrays(y_test=np.array([{}, {}], dtype=object)))
+    for name in ("text", "one", "objects"):
+        with pytest.raises(DataError) as caught:
+            Npz(f"{name}.npz").load(tmp_path)
+        assert str(caught.value).startswith(
+            f"{tmp_path / name}.npz: an array of Python objects, or no .npz file; expected"
+        )
+        assert "pickle" not in str(caught.value)
 
 
 # ---------------------------------------------------------------- files
@@ -411,3 +425,10 @@ def test_torchvision_is_not_imported_for_data_that_does_not_need_it():
 
     code = "import sys, dpflbench.tasks.datasets as d; d.Mnist().load(None); assert 'torchvision' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("path", ["1" * 5000, "~nobody-of-this-name/x.npz", "a\0b"])
+def test_a_path_that_no_file_can_have_is_one_line(path):
+    with pytest.raises(DataError, match=r"^npz: looked for .*, not found"):
+        Npz(path).digest(None)
+    assert not Npz(path).availability(None).found

@@ -102,3 +102,11 @@ def test_every_file_named_in_passing_is_there(readme):
     path = REPO / readme
     for name in re.findall(r"`([\w./]+\.(?:py|md))`", path.read_text()):
         assert (path.parent / name).is_file(), name
+
+
+def test_readme_and_reports_have_one_list_of_what_is_claimed_and_what_is_not():
+    from dpflbench.report.tables.claims import CLAIMED, NOT_COVERED
+
+    listed = [" ".join(line.split()) for line in (REPO / "README.md").read_text().split("\n* ")]
+    for sentence in (*CLAIMED, *NOT_COVERED):
+        assert any(line.startswith(sentence) for line in listed), sentence

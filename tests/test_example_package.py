@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from dpflbench.scaffold import write_skeleton
+from dpflbench.scaffold_kinds import TEMPLATES
 
 REPO = Path(__file__).parent.parent
 EXAMPLE = REPO / "plugins" / "dpflbench-inverse-variance"
@@ -91,15 +92,21 @@ class Environment:
         return done.stdout
 
 
-@pytest.fixture(scope="module")
-def skeleton(tmp_path_factory):
-    return write_skeleton("brand-new", tmp_path_factory.mktemp("skeleton") / "dpflbench-brand-new")[0]
+def named(kind):
+    return "brand-new" if kind == "algorithm" else f"new-{kind}"
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory, skeleton):
+def skeletons(tmp_path_factory):
+    """The skeleton of every kind."""
+    folder = tmp_path_factory.mktemp("skeletons")
+    return {kind: write_skeleton(named(kind), folder / named(kind), kind)[0] for kind in TEMPLATES}
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory, skeletons):
     made = Environment(tmp_path_factory.mktemp("environment"))
-    made.install(REPO, EXAMPLE, skeleton)
+    made.install(REPO, EXAMPLE, *skeletons.values())
     return made
 
 
@@ -112,6 +119,7 @@ def test_the_wheel_of_dpflbench_is_complete_and_holds_no_tests(environment):
         "dpflbench_ma2024/printed.json",
         "dpflbench/tasks/data/mnist.idx.xz",
         "dpflbench/testing/kit.py",
+        *(f"dpflbench/{path.relative_to(REPO)}" for path in (REPO / "suites").rglob("*.yaml")),
     ):
         assert file in names
     assert {name.split("/")[0].split("-")[0] for name in names} == {
@@ -134,8 +142,8 @@ def test_the_wheel_of_the_example_is_a_few_files(environment):
 
 
 @pytest.fixture(scope="module")
-def session(environment, blobs, tmp_path_factory):
-    """What an author does: list, check, run a suite, verify it."""
+def session(environment, blobs, tmp_path_factory, skeletons):
+    """What an author does: list, check, run a suite, verify it; and the same with the suite of every skeleton."""
     folder = tmp_path_factory.mktemp("session")
     body = {
         "name": "third-party",
@@ -152,14 +160,47 @@ def session(environment, blobs, tmp_path_factory):
         check=["check", "brand_new"],
         run=["run", "suite.yaml", "--out", "results"],
         verify=["verify", "results"],
+        suites=["suites"],
+        named=["run", "smoke", "--set", "federation.rounds=2", "--no-isolated", "--quiet"],
+        **{f"check {kind}": ["check", named(kind).replace("-", "_")] for kind in TEMPLATES},
+        **{f"run {kind}": ["run", str(root / "suite.yaml"), "--out", kind, *SHORT] for kind, root in skeletons.items()},
+        **{f"verify {kind}": ["verify", kind] for kind in TEMPLATES},
     )
     return folder, printed
+
+
+SHORT = ["--set", "federation.rounds=3", "--set", "seeds=1", "--no-isolated"]
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_the_skeleton_of_every_kind_passes_its_check_and_its_suite_runs_and_is_verified(session, kind):
+    folder, printed = session
+    assert printed[f"check {kind}"][0] == "exit 0"
+    assert printed[f"check {kind}"][-1].endswith(" ok, 0 not wholly checked, 0 failed")
+    assert printed[f"run {kind}"][0] == "exit 0"
+    records = [json.loads(p.read_text()) for p in (folder / kind / "records").glob("*.json")]
+    assert {r["status"] for r in records} == {"done"}
+    assert all("leftovers" not in r["measured"] for r in records)
+    assert any("new" in source for r in records for source in r["plugins"].values())
+    assert printed[f"verify {kind}"][0] == "exit 0"
 
 
 def test_both_are_listed_with_the_distribution_that_supplied_them(session):
     rows = [line.split() for line in session[1]["list"]]
     assert any(row[0] == "InvVar" and "dpflbench-inverse-variance" in row for row in rows if row)
     assert any(row[0] == "BrandNew" and "dpflbench-brand-new" in row for row in rows if row)
+
+
+def test_the_installed_package_lists_its_suites_and_runs_one_by_name_in_a_folder_without_any(session):
+    folder, printed = session
+    listed = {line.split()[0]: line.split()[1] for line in printed["suites"][2:] if not line.startswith(" ")}
+    assert listed["heterogeneity"] == "400"
+    assert listed["smoke"] == "21"
+    assert {f"{name}.yaml" for name in listed} == {
+        str(path.relative_to(REPO / "suites")) for path in (REPO / "suites").rglob("*.yaml")
+    }
+    assert printed["named"][0] == "exit 0"
+    assert len(list((folder / "results" / "smoke" / "records").glob("*.json"))) == 21
 
 
 def test_the_skeleton_passes_the_check_as_it_is(session):
@@ -180,9 +221,10 @@ def test_both_run_in_a_suite_and_are_verified(session):
     assert (printed["verify"][0], printed["verify"][-1][:16]) == ("exit 0", "Verified: 3 runs")
 
 
-def test_both_pass_their_own_tests_against_the_installed_wheels(environment, skeleton):
-    out = environment.pytest(EXAMPLE / "tests", skeleton / "tests", "--rootdir", environment.folder, "-o", "addopts=")
-    assert "10 passed" in out
+def test_all_pass_their_own_tests_against_the_installed_wheels(environment, skeletons):
+    tests = [EXAMPLE / "tests", *(root / "tests" for root in skeletons.values())]
+    out = environment.pytest(*tests, "--rootdir", environment.folder, "-o", "addopts=")
+    assert f"{7 + 3 * len(skeletons)} passed" in out
 
 
 def test_the_code_that_ran_is_the_installed_one(environment):

@@ -1,9 +1,12 @@
 """Executors: how many, where, Ctrl-C; and the command as a real process."""
 
+import fcntl
 import os
+import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from suite_runs import carry_out, digests, planned_of
 
 from dpflbench.errors import DpflbenchError
 from dpflbench.execution import executors
+from dpflbench.execution.checkpoint import round_of
 from dpflbench.execution.executors import cores, devices_of, jobs_of
 from dpflbench.execution.progress import alive
 from dpflbench.execution.stopping import Stop
@@ -90,6 +94,62 @@ def test_ctrl_c_once_finishes_the_round_and_keeps_a_checkpoint_twice_stops_at_on
     carry_out(planned, store, catalogue)
     assert digests(store) == digests(calm)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_closed_terminal_stops_like_ctrl_c_however_often_it_says_so_and_under_nohup_not_at_all(
+    tiny, tmp_path, catalogue, monkeypatch
+):
+    tiny["federation"]["rounds"] = 30
+    planned = planned_of(tiny, tmp_path, catalogue)
+    store, real = Store(tmp_path / "results"), executors.InProcess.after
+
+    def after(self, state):
+        if state.round == 4:
+            for _ in range(2):  # the terminal's, and what its shell passes on
+                os.kill(os.getpid(), signal.SIGHUP)
+        return real(self, state)
+
+    monkeypatch.setattr(executors.InProcess, "after", after)
+    stop = Stop()
+    carry_out(planned, store, catalogue, stop)
+    assert stop.signal == signal.SIGHUP
+    (checkpoint,) = store.work("checkpoints").iterdir()
+    assert round_of(checkpoint.read_bytes()) == 4
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        carry_out(planned, store, catalogue)
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    assert len(digests(store)) == 3
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_the_command_whose_terminal_closes_keeps_checkpoints_and_leaves_nobody_behind(tiny, tmp_path, catalogue, jobs):
+    tiny["federation"]["rounds"] = 30_000
+    tiny["algorithms"] = ["DPSGD", "WeiAvg"]
+    planned_of(tiny, tmp_path, catalogue)  # writes suite.yaml
+    store, (ours, theirs) = Store(tmp_path / "results"), os.openpty()
+    command = [sys.executable, "-m", "dpflbench", "run", "suite.yaml", "--out", "results", "--jobs", jobs]
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # its terminal, whose end it is told
+    )
+    os.close(theirs)
+    busy = 0
+    while busy < int(jobs) and process.poll() is None:
+        if select.select([ours], [], [], 0.05)[0]:
+            os.read(ours, 1 << 16)  # a terminal that shows nothing would make it wait
+        busy = sum(row["round"] > 0 for it in alive(store) for row in it.running)
+    os.close(ours)
+    assert process.wait(60) == 128 + signal.SIGHUP
+    assert len(list(store.work("checkpoints").glob("*.pt"))) == int(jobs)
+    assert alive(store) == []
 
 
 def test_the_command_stops_on_ctrl_c_with_130_says_how_to_go_on_and_goes_on(tiny, tmp_path, catalogue):

@@ -3,15 +3,16 @@
 from dataclasses import replace
 
 import pytest
+from places import place
 from record_factory import make_record
 from suite_runs import carry_out, planned_of
 
 from dpflbench.assembly import assemble
 from dpflbench.execution.checkpoint import pack
 from dpflbench.execution.explain import explain, flat
-from dpflbench.execution.prepare import Place, prepare
+from dpflbench.execution.prepare import prepare
 from dpflbench.federation.simulate import Clock, initial_state
-from dpflbench.plan import make_run
+from dpflbench.planning import make_run
 from dpflbench.results.record import dumps
 from dpflbench.results.store import Store, write_atomically
 
@@ -99,9 +100,11 @@ def test_a_checkpoint_says_from_where_a_run_goes_on(done, catalogue):
     runs, store = done
     run = list(runs.values())[1]
     store.path(run.id).unlink()
-    prepared = prepare(assemble(run.config, catalogue, []), Place())
+    prepared = prepare(assemble(run.config, catalogue, []), place())
     state = replace(initial_state(prepared.world, prepared.theta, prepared.phi), round=4)
-    write_atomically(store.checkpoint(run.id), pack(run.id, "cpu", state, prepared.ledger, Clock()))
+    write_atomically(
+        store.checkpoint(run.id), pack(run.id, "cpu", prepared.world.streams, state, prepared.ledger, Clock())
+    )
     assert explained({run.id: run}, store) == [("new", "no record; goes on from round 4 of 6")]
     write_atomically(store.checkpoint(run.id), b"damaged")
     assert explained({run.id: run}, store) == [("new", "no record")]

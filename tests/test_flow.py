@@ -4,11 +4,13 @@ with.
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from dpflbench import __version__, cli
+from dpflbench.cli.list_parts import description
 from dpflbench.errors import DpflbenchError
 
 REPO = Path(__file__).parent.parent
@@ -31,9 +33,19 @@ def smoke(tmp_path_factory):
     return out, call("run", SMOKE, "--out", out)
 
 
-def test_the_smoke_suite_has_every_built_in_algorithm(catalogue):
+def test_the_smoke_suites_have_every_built_in_algorithm(catalogue):
     built_in = {name for name, part in catalogue.parts["algorithms"].items() if part.distribution == "dpflbench"}
-    assert built_in == set(yaml.safe_load(SMOKE.read_text())["algorithms"])
+    trained = SMOKE.parent / "smoke_local.yaml"
+    assert built_in == {use for path in (SMOKE, trained) for use in yaml.safe_load(path.read_text())["algorithms"]}
+
+
+def test_the_smoke_suite_of_local_training_ends_in_a_table_that_is_verified(tmp_path):
+    out = tmp_path / "results"
+    result = call("run", SMOKE.parent / "smoke_local.yaml", "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "DP-SCAFFOLD" in result.output
+    result = call("verify", out)
+    assert (result.exit_code, "0 findings" in result.output) == (0, True), result.output
 
 
 def test_the_smoke_suite_ends_in_a_table_with_explained_gaps(smoke):
@@ -59,20 +71,27 @@ def test_a_second_accountant_agrees_with_every_run(smoke):
     assert "0 findings" in result.output
 
 
-def test_plan_shows_uses_scales_cost_and_noise_against_the_clip_bound(tmp_path, tiny):
+def test_plan_shows_uses_scales_cost_and_noise_against_the_clip_bound(tmp_path, tiny, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # one table: a narrow terminal folds it
     tiny["axes"] = {"privacy.mechanism": ["gaussian", "laplace"]}
     path = tmp_path / "tiny.yaml"
     path.write_text(yaml.safe_dump(tiny))
     result = call("plan", path)
     assert result.exit_code == 0, result.output
-    for word in ("3/3/3", "noise / clip", "100.0", "4 runs for 6 cells", "empty: DPSGD (laplace)"):
-        assert word in result.output
+    head = next(line for line in result.output.splitlines() if line.startswith("algorithm"))
+    assert head.split() == ["algorithm", "uses", "scale", "ε", "spent", "share", "efficiency", "coverage", "noise"]
+    row = next(line for line in result.output.splitlines() if line.startswith("DPSGD"))
+    assert row.split()[1] == "3"
+    assert "100 %" in row
+    for text in ("4 runs for 6 cells", "1 cell empty: DPSGD is defined for gaussian noise only, not for laplace"):
+        assert text in result.output
     assert not (tmp_path / "results").exists()
 
 
 def test_list_shows_parameters_and_who_supplied_a_part():
     result = call("list", "accountants")
-    assert "composition='exact'" in result.output
+    assert "composition=exact (or linear)" in result.output
+    assert "Gaussian releases of everything a client has." in result.output
     assert f"dpflbench {__version__}" in result.output
     assert refusal("list", "mechanism") == "list mechanism: unknown; did you mean 'mechanisms'?"
 
@@ -110,3 +129,55 @@ def test_main_prints_one_line_a_problem_without_a_traceback_and_exits_2(tmp_path
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
     assert all(line.startswith("dpflbench: ") and "unknown algorithm" in line for line in lines)
+
+
+def test_another_suite_in_the_same_folder_is_refused_and_the_same_one_with_other_values_is_not(tmp_path, tiny):
+    out, path = tmp_path / "r", tmp_path / "s.yaml"
+    path.write_text(yaml.safe_dump(tiny))
+    assert call("run", path, "-o", out).exit_code == 0
+    before = (out / "suite.json").read_bytes()
+    other = ("run", path, "-o", out, "--set", "name=other", "--set", "algorithms=[DPSGD]")
+    assert refusal(*other) == f"{out}: holds the results of suite 'tiny'; give 'other' a folder of its own by --out"
+    assert (out / "suite.json").read_bytes() == before
+    assert call("run", path, "-o", out, "--set", "seeds=2", "--set", "federation.rounds=4").exit_code == 0
+    assert len(list((out / "records").glob("*.json"))) == 9  # three before, three algorithms by two seeds now
+    (out / "suite.json").write_text("damaged")
+    assert call(*other).exit_code == 0
+
+
+def test_records_that_a_change_made_stale_are_named_before_they_are_done_again(tmp_path, tiny, blobs):
+    tiny["task"]["dataset"]["path"] = "own.npz"
+    (tmp_path / "own.npz").write_bytes(blobs.read_bytes())
+    path = tmp_path / "s.yaml"
+    path.write_text(yaml.safe_dump(tiny))
+    first = call("run", path, "-o", tmp_path / "r")
+    assert first.exit_code == 0, first.output
+    assert "stale" not in first.output
+    with np.load(blobs) as arrays:
+        np.savez(tmp_path / "own.npz", **{name: arrays[name][:-1] for name in arrays})
+    lines = call("run", path, "-o", tmp_path / "r").output.splitlines()
+    head = "stale, done again: FedSGD, seed 0; DPSGD, seed 0; WeiAvg, seed 0: the data changed (digest was "
+    assert lines[0].startswith(head)
+    assert lines[1].startswith("[1/3] ")
+    assert not any(line.startswith("stale") for line in lines[1:])
+
+
+def test_every_built_in_part_has_a_description_of_its_own_and_allowed_values_are_listed(catalogue):
+    own = [part for parts in catalogue.parts.values() for part in parts.values() if part.distribution == "dpflbench"]
+    bare = [part.name for part in own if len(description(part.factory).split()) < 2]
+    assert bare == []
+    shown = " ".join(call("list").output.split())
+    for text in (
+        "variant=byclass (or bymerge, balanced, letters, digits, mnist)",
+        "loss_bound=null (or a number)",
+        "path (a text)",
+        "values (a list)",
+        "272,474 trainable on 3×32×32",
+        "algorithms: which selector, aggregator, transform and local rule make one row of a table",
+    ):
+        assert text in shown
+
+
+def test_a_list_keeps_within_80_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, call("list").output.splitlines())) <= 80

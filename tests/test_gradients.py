@@ -4,12 +4,12 @@ says.
 
 import itertools
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import pytest
 import torch
+from gradient_tasks import SIZES, Shift, distance_to_a_kink, model_and_task, rng, task_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -24,47 +24,8 @@ from dpflbench.interfaces import IDENTITY
 from dpflbench.tasks.models import MODELS
 from dpflbench.tasks.task import Shards
 
-SIZES = np.array([3, 1, 0, 6, 2])
 COHORT = np.array([3, 1, 4, 2])
 BOTH_NORMS = list(itertools.product(MODELS, (1, 2)))
-
-
-@dataclass(frozen=True)
-class Shift:
-    """x (1 + scale) + shift by feature; with norm_local the tail of phi belongs to the normalisation layers."""
-
-    norm_local: bool = False
-
-    def init(self, n_clients, input_shape, layout, rng):
-        raise NotImplementedError
-
-    def apply(self, phi, x):
-        n = x[0].numel()
-        return x * (1.0 + phi[:, :n].reshape(x.shape)) + phi[:, n : 2 * n].reshape(x.shape)
-
-
-def rng(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def task_of(input_shape, n_classes, sizes=SIZES, dtype=torch.float64, seed=0):
-    m = int(sum(sizes))
-    x = torch.randn(m, *input_shape, generator=rng(seed), dtype=dtype)
-    y = (
-        torch.randint(n_classes, (m,), generator=rng(seed + 1))
-        if n_classes
-        else torch.randn(m, generator=rng(seed + 1), dtype=dtype)
-    )
-    return Shards(x, y, np.concatenate([[0], np.cumsum(sizes)]))
-
-
-def model_and_task(name, dtype=torch.float64):
-    model = MODELS[name]()
-    with torch.random.fork_rng(devices=[]):
-        torch.set_rng_state(rng(7).get_state())
-        module = model.build(model.default_input, model.default_outputs).to(dtype)
-    n_classes = 0 if name == "linear" else model.default_outputs
-    return module, task_of(model.default_input, n_classes, dtype=dtype), n_classes
 
 
 def oracle(module, shards, n_classes, cohort, order=2, bound=None, transform=IDENTITY, phi=None):
@@ -118,27 +79,6 @@ def test_the_fast_path_equals_the_oracle_with_ragged_clients(name, order):
     unclipped = engine.clipped_sums(initial_theta(module), torch.zeros(4, 0), shards, COHORT, None)
     assert difference(unclipped, oracle(module, shards, n_classes, COHORT)) < 1e-12
     assert not torch.allclose(found.theta, unclipped.theta)
-
-
-def distance_to_a_kink(module, x):
-    """By sample [B]: how far the nearest input of a ReLU is from 0, and of a max pool from a change of its maximum."""
-    nearest = []
-
-    def note(layer, args, _):
-        a = args[0].detach()
-        if isinstance(layer, nn.ReLU):
-            nearest.append(a.abs().flatten(1).amin(1))
-        elif isinstance(layer, nn.MaxPool2d):
-            best = nn.functional.unfold(a.flatten(0, 1)[:, None], 2, stride=2).topk(2, dim=1).values
-            gap = torch.where(best[:, 0] > 0, best[:, 0] - best[:, 1], 1.0)  # 0 behind a ReLU has no slope
-            nearest.append(gap.reshape(len(a), -1).amin(1))
-
-    hooks = [part.register_forward_hook(note) for part in module.modules()]
-    with torch.no_grad():
-        module(x)
-    for hook in hooks:
-        hook.remove()
-    return torch.stack(nearest).amin(0) if nearest else torch.ones(len(x))
 
 
 @lru_cache
@@ -424,7 +364,7 @@ class Coupled(nn.Module):
     [
         (nn.Sequential(Gate(), nn.Linear(4, 3)), "0 is Gate"),
         (nn.Sequential(nn.Linear(4, 4), nn.PReLU(), nn.Linear(4, 3)), "1 is PReLU"),
-        (Twice(), "layer a runs more than once"),
+        (Twice(), "model.a (Linear) runs more than once"),
         (Behind(), "a.weight is used outside its layer"),
         (Overwrites(), "relu_ in its forward is not known to keep samples apart"),
     ],
@@ -437,7 +377,7 @@ def test_what_the_rules_cannot_treat_goes_through_torch_func_and_says_why(module
 
 def test_a_convolution_with_reflected_padding_goes_through_torch_func():
     module = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1, padding_mode="reflect"), nn.Flatten(), nn.Linear(2 * 16, 3))
-    assert agrees(module, (1, 4, 4)) == "torch.func: 0 is Conv2d with reflect padding"
+    assert agrees(module, (1, 4, 4)) == "torch.func: model.0 is Conv2d with reflect padding"
 
 
 def test_a_relu_that_overwrites_its_input_is_no_obstacle():

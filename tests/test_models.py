@@ -61,7 +61,7 @@ def test_the_number_of_groups_must_divide_the_channels():
 
 @pytest.mark.parametrize("layer", [nn.BatchNorm2d(4), nn.InstanceNorm2d(4, track_running_stats=True)])
 def test_batch_statistics_are_refused_by_name(layer):
-    with pytest.raises(DpflbenchError, match=rf"1: {type(layer).__name__} keeps batch statistics"):
+    with pytest.raises(DpflbenchError, match=rf"^model.1 \({type(layer).__name__}\) keeps batch statistics"):
         check_module(nn.Sequential(nn.Conv2d(1, 4, 3), layer))
 
 
@@ -71,7 +71,7 @@ def test_instance_norm_without_running_statistics_is_a_sample_s_own_affair():
 
 @pytest.mark.parametrize("layer", [nn.Dropout(0.1), nn.LSTM(3, 3, num_layers=2, dropout=0.5)])
 def test_dropout_is_refused_by_name(layer):
-    with pytest.raises(DpflbenchError, match=rf"1: {type(layer).__name__} draws dropout masks"):
+    with pytest.raises(DpflbenchError, match=rf"^model.1 \({type(layer).__name__}\) draws dropout masks"):
         check_module(nn.Sequential(nn.Linear(3, 3), layer))
 
 

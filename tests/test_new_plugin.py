@@ -14,7 +14,7 @@ import pytest
 import yaml
 from harness import record_of
 
-from dpflbench import suite as suites
+from dpflbench import suite_reading as suites
 from dpflbench import testing
 from dpflbench.catalogue import Catalogue, Part
 from dpflbench.cli import main
@@ -22,6 +22,7 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.hookspecs import KINDS
 from dpflbench.regression.compare import Tier
 from dpflbench.scaffold import names_of, skeleton, write_skeleton
+from dpflbench.scaffold_kinds import TEMPLATES
 from dpflbench.testing import check_part
 
 
@@ -109,7 +110,34 @@ def test_the_skeleton_is_what_it_says(tmp_path):
     ast.parse(files["src/dpflbench_my_idea/__init__.py"])
     assert len(files["src/dpflbench_my_idea/__init__.py"].splitlines()) < 60
     (tmp_path / "suite.yaml").write_text(files["suite.yaml"])
-    assert [e.use for e in suites.load(tmp_path / "suite.yaml").entries] == ["DPSGD", "WeiAvg", "MyIdea"]
+    assert [e.use for e in suites.load(tmp_path / "suite.yaml").entries] == ["compose", "MyIdea"]
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_the_skeleton_of_every_kind_is_code_with_one_hook_of_its_kind_a_test_and_a_suite(kind, tmp_path, catalogue):
+    files = skeleton(names_of("my-idea"), TEMPLATES[kind])
+    assert not [path for path, text in files.items() if re.search("@[a-z_]+@", text)]
+    code = files["src/dpflbench_my_idea/__init__.py"]
+    assert f"def dpflbench_{TEMPLATES[kind].hook}()" in code
+    assert len(code.splitlines()) < 70
+    ast.parse(files["tests/test_my_idea.py"])
+    suite = yaml.safe_load(files["suite.yaml"])
+    assert suite["algorithms"][0] == {
+        "use": "compose",
+        "as": "Plain",
+        "with": {"selector": "uniform", "aggregator": "mean"},
+    }
+    assert "my_idea" in files["suite.yaml"].partition("task:")[2] or "MyIdea" in suite["algorithms"]
+
+
+def test_an_unknown_kind_is_refused_with_a_suggestion(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code, printed = command(monkeypatch, capsys, "new-plugin", "my-idea", "--kind", "agregator")
+    assert code == 2
+    assert printed.err == "dpflbench: new-plugin --kind agregator: unknown; did you mean 'aggregator'?\n"
+    assert list(tmp_path.iterdir()) == []
+    assert command(monkeypatch, capsys, "new-plugin", "softmax", "--kind", "model")[0] == 2  # taken
+    assert command(monkeypatch, capsys, "new-plugin", "softmax", "--kind", "selector")[0] == 0
 
 
 def test_the_workflow_checks_tests_runs_verifies_and_compares():
@@ -151,7 +179,7 @@ def parts_of(guide):
 
 def test_the_code_of_the_guide_conforms(guide):
     parts = list(parts_of(guide))
-    assert {p.kind for p in parts} >= {"aggregators", "selectors", "partitions"}
+    assert {p.kind for p in parts} >= {"aggregators", "selectors", "partitions", "local_rules"}
     for part in parts:
         assert check_part(part) == ""
     namespace = dict(vars(guide))
@@ -168,6 +196,21 @@ def test_the_partition_of_the_guide_deals_out_the_data_of_a_suite(guide, tiny, c
     assert record.config["task"]["partition"] == {"kind": "two_sizes", "ratio": 3.0, "min_size": 10}
     # 600 examples in sixteen shares of 37.5, a fifth of each client's held out
     assert record.clients["n_examples"].tolist() == [38 - 7, 112 - 22] * 4
+
+
+def test_the_local_rule_of_the_guide_trains_and_takes_less_than_sixty_lines(guide, tiny, catalogue):
+    """Without noise, a pull of alpha and the clients' own gradients: every client's rows move, and so does h."""
+    (block,) = (code for code in blocks("python") if "class FedDyn" in code)
+    assert len(block.splitlines()) < 60
+    own = {part.name: part for part in parts_of(guide) if part.kind == "local_rules"}
+    known = Catalogue({**catalogue.parts, "local_rules": {**catalogue.parts["local_rules"], **own}})
+    tiny["federation"]["local"] = {"kind": "minibatch", "steps": 3, "batch": 10, "lr": 0.2}
+    record = record_of(tiny, known, "compose", rule={"name": "feddyn"})
+    assert record.status == "done", record.reason
+    assert record.config["algorithm"]["rule"] == {"name": "feddyn", "alpha": 0.1}
+    plain = record_of(tiny, known, "compose")
+    assert "rule" not in plain.config["algorithm"]
+    assert record.facts["final_model"] != plain.facts["final_model"]
 
 
 def test_the_guide_names_every_check_and_every_tier():

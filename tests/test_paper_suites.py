@@ -7,8 +7,8 @@ import pytest
 
 from dpflbench.assembly import assemble
 from dpflbench.errors import DataError
-from dpflbench.plan import plan_suite
-from dpflbench.suite import load
+from dpflbench.planning import plan_suite
+from dpflbench.suite_reading import load
 from dpflbench.tasks.models import parameter_count
 
 SUITES = Path(__file__).parent.parent / "suites" / "paper"

@@ -126,7 +126,7 @@ def test_a_client_is_one_writer_and_small_writers_are_left_out():
 
 
 def test_writers_must_be_known_and_enough():
-    with pytest.raises(DpflbenchError, match="does not know who wrote what"):
+    with pytest.raises(DpflbenchError, match="have no owners; take femnist, add groups_train and groups_test"):
         Writer().assign(CLASSES, None, 2, rng())
     with pytest.raises(DpflbenchError, match=r"1 of 2 writers have at least 10 examples.*2 wanted"):
         Writer(10).assign(np.zeros(25, dtype=np.int64), np.repeat([0, 1], [20, 5]), 2, rng())

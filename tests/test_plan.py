@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dpflbench import suite as suites
-from dpflbench.errors import SuiteError
-from dpflbench.plan import plan_suite
+from dpflbench import suite_reading as suites
+from dpflbench.errors import DataError, SuiteError
+from dpflbench.planning import plan_suite
 
 
 def planned(folder: Path, body: dict, catalogue):
@@ -173,3 +173,21 @@ def test_a_combination_from_yaml_alone_is_a_run_like_any_other(tmp_path, tiny, c
         "aggregator": {"name": "epsilon_weighted"},
         "transform": {"name": "identity", "norm_local": False},
     }
+
+
+def test_run_ids_do_not_depend_on_where_suite_and_data_lie(tmp_path, tiny, catalogue, blobs, monkeypatch):
+    tiny["task"]["dataset"]["path"] = "data/own.npz"
+    ids = []
+    for name in ("one", "two"):
+        (tmp_path / name / "data").mkdir(parents=True)
+        (tmp_path / name / "data" / "own.npz").write_bytes(blobs.read_bytes())
+        found = list(planned(tmp_path / name, tiny, catalogue).runs)
+        ids.append(found)
+    assert ids[0] == ids[1]
+    monkeypatch.chdir(tmp_path / "one" / "data")
+    assert list(planned(tmp_path / "one", tiny, catalogue).runs) == ids[0]
+    (tmp_path / "two" / "data" / "own.npz").unlink()
+    with pytest.raises(DataError, match=f"npz: looked for {tmp_path}/two/data/own.npz, not found"):
+        planned(tmp_path / "two", tiny, catalogue)
+    elsewhere = plan_suite(suites.load(tmp_path / "two" / "s.yaml"), catalogue, tmp_path / "one")
+    assert list(elsewhere.runs) == ids[0]  # found in the data folder

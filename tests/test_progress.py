@@ -1,21 +1,31 @@
 """How far a suite is: counts, pace, time left; shown live, as lines, or from another terminal."""
 
+import contextlib
+import fcntl
 import io
 import json
 import os
+import pty
+import signal
+import struct
+import sys
+import termios
 import time
 
 import pytest
 from record_factory import make_record
 from rich.console import Console
+from suite_runs import fork
 from test_cells import CELLS
 from typer.testing import CliRunner
 
 from dpflbench.cli import app
 from dpflbench.cli.output import printable
+from dpflbench.cli.waiting import Waiting
 from dpflbench.execution import display as displays
 from dpflbench.execution.display import Lines, display, picture, summary
 from dpflbench.execution.progress import Progress, Snapshot, Tick, alive, bury, duration, is_alive
+from dpflbench.execution.stopping import Stop
 from dpflbench.results.cells import Manifest
 from dpflbench.results.store import Store, write_atomically
 
@@ -143,7 +153,7 @@ def test_the_picture_has_a_line_a_running_run_and_a_bar(progress):
     progress.tick(Tick("a", 25, 61.5))
     progress.finished(make_record("b", "WeiAvg", 1, {}, 50.0), reused=True)
     out = io.StringIO()
-    Console(file=out, width=140).print(picture(progress.now(), printable))
+    Console(file=out, width=140).print(picture(progress.now(), printable, 140, 24, "8 s so far"))
     shown = out.getvalue()
     for text in (
         "DPSGD (gaussian, ε max 6), seed 0",
@@ -153,8 +163,119 @@ def test_the_picture_has_a_line_a_running_run_and_a_bar(progress):
         "pid 7",
         "1 of 3 runs, 1 reused",
         "1 min 10 s left",
+        "8 s so far",
     ):
         assert text in shown
+
+
+def test_the_picture_keeps_within_80_columns_and_24_lines_and_the_time_left_stays_in_sight():
+    label = "PRIVATEFL-BCS (laplace, ε max 6, alpha 0.5, lr.initial 2, weight_decay 0.001, momentum 0.9), seed {}"
+    running = [
+        {
+            "label": label.format(i),
+            "round": 1999,
+            "rounds": 2000,
+            "utility": 61.5,
+            "speed": 1234.5,
+            "where": "pid 12345",
+        }
+        for i in range(40)
+    ]
+    now = Snapshot(
+        name="suite",
+        host="here",
+        pid=1,
+        total=60000,
+        reused=12345,
+        counts={"failed": 111, "done": 22222, "diverged": 333},
+        running=running,
+        seconds_left=75.0,
+    )
+    out = io.StringIO()
+    Console(file=out, width=80).print(picture(now, printable, 80, 24, displays.STOPPING))
+    lines = out.getvalue().splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    row = next(line for line in lines if "seed 7" in line)
+    assert row.startswith("PRIVATEFL-BCS (laplace, ε max 6, alpha…), seed 7 ")
+    assert row.split()[-3:] == ["1999/2000", "61.50", "1234.5"]
+    assert "… and 22 more" in lines
+    assert "about 1 min 15 s left" in " ".join(lines[-3:])
+    assert displays.STOPPING in lines[-1]
+
+
+def test_a_log_without_any_news_says_something_after_two_seconds(monkeypatch):
+    lines, time_now = [], [1000.0]
+    monkeypatch.setattr(displays.time, "monotonic", lambda: time_now[0])
+    log = Lines(lines.append)
+    now = Snapshot(name="suite", host="here", pid=1, total=3)
+    log.poll(lambda: now)
+    assert lines == []
+    time_now[0] += 2.0
+    log.poll(lambda: now)
+    assert lines == ["0 of 3 runs"]
+
+
+def on_a_terminal(act, columns=80):
+    """What a function writes when stdout and stderr are a terminal of so many columns."""
+    reader, writer = pty.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    def child():
+        os.dup2(writer, 1)
+        os.dup2(writer, 2)
+        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+        act()
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+    pid = fork(child)
+    os.close(writer)
+    shown = b""
+    with contextlib.suppress(OSError):  # how a terminal says that nobody writes any more
+        while part := os.read(reader, 4096):
+            shown += part
+    os.close(reader)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, shown.decode()
+    return shown.decode()
+
+
+def test_waiting_moves_within_two_seconds_and_leaves_nothing(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+
+    def act():
+        with Waiting("suite: planning"):
+            time.sleep(1.3)
+
+    shown = on_a_terminal(act)
+    pictures = [part for part in shown.split("\r\x1b[K") if part]
+    assert pictures[0] == "suite: planning | 0 s"
+    assert pictures[-1].endswith("1 s")
+    assert len(pictures) >= 4
+    assert shown.endswith("\r\x1b[K")
+    monkeypatch.setenv("TERM", "dumb")
+    assert on_a_terminal(act) == ""
+
+
+def test_a_live_view_says_that_it_stops_in_its_own_place_and_leaves_nothing(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+
+    def act():
+        stop = Stop()
+        with stop, display(print, printable, terminal=True, quiet=False, stop=stop) as shown:
+            shown.poll(lambda: Snapshot(name="suite", host="here", pid=1, total=3))
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stop.requested
+            time.sleep(1.2)
+        assert stop.aloud
+
+    shown = on_a_terminal(act)
+    assert "0 of 3 runs" in shown
+    assert "Stopping after this round; once more" not in shown  # what the signal handler says where there is no picture
+    assert displays.STOPPING in shown
+    after = shown[shown.rindex(displays.STOPPING) :]
+    assert after.count("\x1b[1A\x1b[2K") == 3  # the bar, the counts and this line: three lines, all erased
+    assert "runs" not in after
 
 
 def test_other_terminals_see_the_same_and_nothing_is_left_afterwards(tmp_path, monkeypatch):

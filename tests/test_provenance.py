@@ -7,12 +7,14 @@ import sys
 
 import pytest
 from harness import assembly_of
+from places import place
 from test_catalogue import install
 
 from dpflbench.catalogue import load
-from dpflbench.execution.attempt import Place, execute
-from dpflbench.plan import make_run
-from dpflbench.provenance import kept, places
+from dpflbench.execution.attempt import execute
+from dpflbench.interfaces import PLAIN
+from dpflbench.planning import make_run
+from dpflbench.provenance import checkout, kept, places
 from dpflbench.provenance.closure import Sources
 from dpflbench.provenance.places import locate
 from dpflbench.provenance.runs import closures, on_disk, part_source, sources_of
@@ -339,6 +341,9 @@ def whole(tiny):
 def made(body, catalogue, use):
     """An algorithm under a suite, with the noise it is defined for."""
     laplace = use == "DMLDP"
+    if (algorithm := catalogue.get("algorithms", use).factory()).trains or algorithm.rule != PLAIN:
+        local = {"kind": "minibatch", "steps": 2, "batch": 10, "lr": 0.1}
+        body = body | {"federation": body["federation"] | {"local": local}}
     return assembly_of(
         body | {"privacy": body["privacy"] | {"mechanism": "laplace"}} if laplace else body, catalogue, use
     )
@@ -390,7 +395,7 @@ def executed(assembly, catalogue, body):
     run = make_run(assembly.config, assembly, assembly.task.dataset.digest(None))
     sys.setprofile(trace)
     try:
-        record = execute(run, catalogue, Place())
+        record = execute(run, catalogue, place())
     finally:
         sys.setprofile(None)
     assert record.status == "done", record.reason
@@ -621,3 +626,30 @@ def test_another_process_that_asks_in_another_order_agrees(catalogue):
     command = [sys.executable, "-c", code.format(names=names[::-1])]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert said.strip() == str(mine[::-1])
+
+
+# ---------------------------------------------------------------- for people who read a report
+
+
+def test_the_commit_is_that_of_the_checkout_and_unknown_where_there_is_none(tmp_path, monkeypatch):
+    package = tmp_path / "dpflbench" / "provenance"
+    package.mkdir(parents=True)
+    monkeypatch.setattr(checkout, "__file__", str(package / "checkout.py"))
+    assert checkout.commit.__wrapped__() is None
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    (tmp_path / "file").write_text("one")
+    for words in (["init", "-q"], ["add", "file"], ["commit", "-q", "-m", "one"]):
+        subprocess.run([*git, *words], check=True)
+    full = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout
+    assert checkout.commit.__wrapped__() == full[:12]
+    (tmp_path / "file").write_text("two")
+    assert checkout.commit.__wrapped__() == f"{full[:12]}-dirty"
+
+
+def test_a_machine_without_git_knows_no_commit(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert checkout.commit.__wrapped__() is None
+
+
+def test_the_processor_has_a_name():
+    assert checkout.processor().strip()

@@ -7,9 +7,10 @@ import pytest
 import torch
 from scipy import stats
 
+from dpflbench.draws import NORMAL
 from dpflbench.errors import DpflbenchError
-from dpflbench.privacy.draws import NORMAL
-from dpflbench.randomness import Streams, fresh_key, key_of
+from dpflbench.keys import fresh_key, key_of
+from dpflbench.randomness import Streams
 
 KEY = bytes.fromhex("000102030405060708090a0b0c0d0e0f")
 

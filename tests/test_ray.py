@@ -3,11 +3,13 @@
 import os
 
 import pytest
+from places import place
 from suite_runs import carry_out, digests, planned_of
 
-from dpflbench.cli.run_suite import carry_out as _carry_out
+from dpflbench.api.run_suite import carry_out as _carry_out
+from dpflbench.api.showing import shown
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.prepare import VARIABLE, Place
+from dpflbench.execution.prepare import VARIABLE
 from dpflbench.execution.progress import Progress
 from dpflbench.execution.ray_cluster import Desk, connect, on_ray
 from dpflbench.execution.stopping import Stop
@@ -36,8 +38,8 @@ def cluster():
 
 
 def on_cluster(planned, store, catalogue, cluster, stop=None):
-    executor = on_ray(cluster.address, planned.manifest.suite["resources"], Place(), catalogue, ())
-    _carry_out(planned, store, catalogue, executor, stop or Stop(), quiet=True)
+    executor = on_ray(cluster.address, planned.manifest.suite["resources"], place(), catalogue, ())
+    _carry_out(planned, store, catalogue, executor, stop or Stop(), shown(False))
 
 
 @cluster_wanted

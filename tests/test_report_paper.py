@@ -4,9 +4,9 @@ import pytest
 import yaml
 from record_factory import SUITE, make_results, put
 
-from dpflbench import suite as suites
+from dpflbench import suite_reading as suites
 from dpflbench.errors import SuiteError
-from dpflbench.plan import plan_suite
+from dpflbench.planning import plan_suite
 from dpflbench.report.sections import section_contents
 from dpflbench.report.view import view
 from dpflbench.report.write import Contents

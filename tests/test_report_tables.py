@@ -10,7 +10,8 @@ from record_factory import make_record, make_results
 
 from dpflbench.errors import DpflbenchError
 from dpflbench.report import labels
-from dpflbench.report.comparison import across, best, indistinguishable, ranked, role, seed_warnings, winner_sentence
+from dpflbench.report.comparison import across, best, indistinguishable, ranked, role, seed_warnings
+from dpflbench.report.headline import headline
 from dpflbench.report.tables.costs import cost_table, epsilon_table
 from dpflbench.report.tables.differences import best_round_table, difference_table
 from dpflbench.report.tables.gaps import gap_table
@@ -210,7 +211,9 @@ def test_a_complete_suite_has_no_gap_table():
 def test_nothing_has_run_yet_is_a_report_too():
     results = make_results(seeds=2)
     v = view(Results(results.manifest, {}))
-    assert winner_sentence(v).startswith("No private algorithm has a result yet")
+    assert [line.text for line in headline(v)] == [
+        "No private algorithm has a result yet, so there is nothing to compare."
+    ]
     assert "not run" in markdown_report(Contents(v))
 
 
@@ -274,16 +277,7 @@ def test_baselines_that_never_meet_are_one_competitor_across_columns():
     assert across(v)["DPSGD/DMLDP"][0] == pytest.approx((74 + 70) / 2)
 
 
-def test_the_winner_sentence_counts_columns_and_gives_its_footing():
-    text = winner_sentence(view(make_results(axes=MECHANISMS, seeds=8)))
-    assert text.startswith("DPFL-BCS is the best private algorithm in 2 of 2 columns.")
-    assert "2.00 points better than WeiAvg" in text
-    assert "over 8 seeds: p = 0.0078" in text
-    assert "significant at 0.05" in text
-    assert "not significant" not in text
-
-
-def test_the_winner_sentence_does_not_average_accuracies_and_errors():
+def test_accuracies_and_errors_are_not_averaged():
     one, two = (
         make_results(axes={"task.dataset.name": ["mnist"]}),
         make_results(axes={"task.dataset.name": ["lending_club"]}, metric=MSE),
@@ -294,23 +288,11 @@ def test_the_winner_sentence_does_not_average_accuracies_and_errors():
     v = view(both)
     assert v.common_metric is None
     assert across(v) == {}
-    assert "Averaged" not in winner_sentence(v)
+    (line,) = headline(v)
+    assert line.winner == ""
+    assert line.sentences == ("DPFL-BCS is best in 1 of 2 columns; DPSGD in 1.",)
     heads = utility_tables(v)[0].header
     assert heads[1:] == ("MNIST\naccuracy (%) ↑", "Lending Club\nmse ↓")
-
-
-def test_a_lead_of_nothing_is_no_lead():
-    text = winner_sentence(view(make_results(("DPSGD", "WeiAvg"), seeds=2, utility=lambda a, s, w: 80.0 + s)))
-    assert "It is level with WeiAvg, the next one (exact paired test over 2 seeds: p = 1," in text
-    assert "0.00 points" not in text
-
-
-def test_a_tiny_p_is_smaller_and_not_equal():
-    def utility(algorithm, seed, where):
-        return {"DPSGD": 70.0, "WeiAvg": 80.0 + seed / 10}[algorithm]
-
-    text = winner_sentence(view(make_results(("DPSGD", "WeiAvg"), seeds=16, utility=utility)))
-    assert "over 16 seeds: p < 0.0001, Holm-corrected" in text
 
 
 def test_two_equal_seeds_give_no_interval():
@@ -320,7 +302,7 @@ def test_two_equal_seeds_give_no_interval():
     v = view(make_results(("DPSGD", "WeiAvg"), seeds=2, utility=utility))
     (row,) = difference_table(v).rows
     assert [e.text for e in row[3:5]] == ["+1.00", "–"]
-    assert "confidence interval" not in winner_sentence(v)
+    assert "confidence interval" not in headline(v)[0].text
 
 
 def test_ranking_is_by_mean_in_the_metrics_direction():
@@ -334,15 +316,31 @@ def test_ranking_is_by_mean_in_the_metrics_direction():
 def test_epsilon_spent_over_allowed_has_minimum_median_and_maximum():
     table = epsilon_table(view(make_results(seeds=2)))
     rows = {row[1].text: [e.text for e in row[2:]] for row in table.rows}
-    assert rows["FedSGD"][0] == "∞ (not private)"
+    assert rows["FedSGD"][0] == "∞"
     assert rows["WeiAvg"][1:] == ["1.000", "1.000", "1.000", "100 %", "0 %"]
     assert float(rows["DPFL-BCS"][1]) <= float(rows["DPFL-BCS"][2])
 
 
-def test_time_and_speed_are_shown():
-    row = cost_table(view(make_results(seeds=2))).rows[0]
-    assert row[3].text == "60 000"
-    assert row[5].text == "cpu"
+def test_time_is_the_median_without_the_first_round_and_has_the_whole_run_beside_it():
+    results = make_results(("DPSGD",), seeds=3)
+    for record in results.records.values():
+        seed = record.config["seed"]
+        record.measured["seconds"] = (1.5, 1.0, 30.0)[seed]  # the last was alone in its process and imported everything
+        record.measured["round_seconds"] = (0.05, 0.04, 0.06)[seed]
+    (row,) = cost_table(view(results)).rows
+    assert row[2].text == "1.00 (0.80 to 1.20)"  # 20 rounds
+    assert row[3].text == "1.50"
+    assert row[4].text == "60 000"
+    assert row[5].text == "60 %"  # 0.03 of 0.05
+    assert row[6].text == "cpu"
+
+
+def test_a_time_that_was_not_measured_is_a_dash():
+    results = make_results(("DPSGD",), seeds=1)
+    for record in results.records.values():
+        del record.measured["round_seconds"], record.measured["samples_per_second"]
+    (row,) = cost_table(view(results)).rows
+    assert [item.text for item in row[2:6]] == ["–", labels.number(row[3].value), "–", "–"]
 
 
 def test_best_over_rounds_is_flagged():
@@ -483,25 +481,66 @@ def test_a_wide_table_is_split_for_the_terminal_with_its_row_names():
     assert as_text(table).count("row") == 1
 
 
+def test_a_wide_table_is_split_between_mechanisms_and_then_evenly():
+    heads = [f"{mechanism}\nε max {high}" for mechanism in ("gaussian", "laplace") for high in (1, 2, 3, 4)]
+    table = Table(
+        key="t",
+        title="a title of some words that is longer than forty letters are",
+        header=("algorithm", *heads),
+        rows=((Item("DPSGD"), *[Item("12.34 ± 5.67")] * 8),),
+        notes=("a note of some words that is longer than forty letters",),
+    )
+
+    def blocks(width):
+        lines = [line.split() for line in as_text(table, width).splitlines()]
+        return [words[1:] for words in lines if words[:1] == ["algorithm"]]
+
+    assert blocks(200) == [["gaussian"] * 4 + ["laplace"] * 4]
+    assert blocks(80) == [["gaussian"] * 4, ["laplace"] * 4]  # six would fit
+    assert blocks(60) == [["gaussian"] * 2] * 2 + [["laplace"] * 2] * 2  # three would fit
+    assert blocks(10) == [["gaussian"]] * 4 + [["laplace"]] * 4
+    text = as_text(table, 40)
+    assert text.splitlines()[:2] == ["a title of some words that is longer", "than forty letters are"]
+    assert text.splitlines()[-2:] == ["a note of some words that is longer than", "forty letters"]
+
+
 def test_numbers_for_reading():
     assert [labels.number(v) for v in (84.521, 0.5, 0.01234, 0.0, 123456.0, math.inf, math.nan)] == [
         "84.52",
         "0.50",
         "0.0123",
         "0.00",
-        "1.23e+05",
+        "1.23·10⁵",
         "∞",
         "–",
     ]
-    assert [labels.number(v) for v in (-0.0, -1.5, -123456.0)] == ["0.00", "−1.50", "−1.23e+05"]
-    assert [labels.signed(v) for v in (1.0, -1.0, 0.0, -math.inf)] == ["+1.00", "−1.00", "+0.00", "−∞"]
+    assert [labels.number(v) for v in (-0.0, -1.5, -123456.0)] == ["0.00", "−1.50", "−1.23·10⁵"]
+    assert [labels.signed(v) for v in (1.0, -1.0, 0.0, -math.inf)] == ["+1.00", "−1.00", "0.00", "−∞"]
+    assert [labels.signed(v, 2) for v in (0.0012, -0.0012, 0.0748)] == ["0.00", "0.00", "+0.07"]
     assert [labels.p_value(p) for p in (0.03125, 0.00001, math.nan)] == ["0.031", "<0.0001", "–"]
 
 
 def test_coordinates_in_words():
     assert labels.coordinates({"privacy.mechanism": "gaussian", "privacy.epsilon.high": 3.0}) == "gaussian, ε max 3"
-    assert labels.axis_value({"name": "gaussian", "composition": "linear"}) == 'gaussian {"composition": "linear"}'
+    assert labels.axis_value({"name": "gaussian", "composition": "linear"}) == "gaussian (composition linear)"
+    assert labels.axis_value({"kind": "pca", "components": 50}) == "pca (components 50)"
     assert labels.coordinate("federation.rounds", 50) == "rounds 50"
+    assert labels.coordinate("privacy.epsilon.high", 1) == labels.coordinate("privacy.epsilon.high", 1.0) == "ε max 1"
+    assert labels.coordinate("privacy.epsilon", {"low": 0.5, "high": 3}) == "epsilon low 0.5, high 3"
+    assert [labels.axis_value(v) for v in (-0.5, 1e-5, 1e38, 2.5e-7)] == ["−0.5", "10⁻⁵", "10³⁸", "2.5·10⁻⁷"]
+
+
+def test_figures_that_stand_together_have_the_same_decimals():
+    assert labels.span(-0.41, 0.0748) == "−0.41 to +0.07"
+    assert labels.mean_std(0.0123, 0.5) == "0.0123 ± 0.5000"
+    assert labels.mean_std(84.5, 0.0012) == "84.50 ± 0.00"
+    small = view(make_results(("DPSGD", "WeiAvg"), seeds=2, metric=MSE, utility=lambda a, s, w: 0.05 + s / 1000))
+    assert cell_texts(utility_tables(small)[0])["WeiAvg"] == ["0.0505 ± 0.0007"]
+    assert [item.text for item in difference_table(small).rows[0][3:5]] == ["0.0000", "–"]
+
+
+def test_a_power_of_ten_is_set_as_one_in_latex():
+    assert labels.latex(labels.plain(1e-5)) == r"10\textsuperscript{$-$}\textsuperscript{5}"
 
 
 def test_the_same_records_give_the_same_files(tmp_path):

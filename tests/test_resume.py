@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 from harness import run_of
+from places import place
 from suite_runs import carry_out, digests, ended, fork, kill, planned_of
 
 from dpflbench.catalogue import Catalogue, Part
 from dpflbench.execution import checkpoint
-from dpflbench.execution.attempt import Interrupted, Place, execute
+from dpflbench.execution.attempt import Interrupted, execute
 from dpflbench.execution.checkpoint import CheckpointError, freeze, round_of, thaw
 from dpflbench.execution.prepare import VARIABLE
 from dpflbench.execution.worklist import Worklist
@@ -60,7 +61,7 @@ class StopAfter:
 def interrupted(run, catalogue, rounds):
     watch = StopAfter(rounds)
     with pytest.raises(Interrupted):
-        execute(run, catalogue, Place(), watch)
+        execute(run, catalogue, place(), watch)
     return watch
 
 
@@ -77,7 +78,7 @@ def test_a_run_stopped_anywhere_and_resumed_equals_an_uninterrupted_one(long, ca
         use = "DMLDP"
     long["privacy"]["mechanism"] = mechanism
     run = run_of(long, catalogue, use)
-    whole = execute(run, catalogue, Place())
+    whole = execute(run, catalogue, place())
     assert whole.status == "done", whole.reason
     for stop in (1, 9, 10, 13):  # DPFL-BCS plans again after 10
         watch = interrupted(run, catalogue, stop)
@@ -85,9 +86,23 @@ def test_a_run_stopped_anywhere_and_resumed_equals_an_uninterrupted_one(long, ca
         assert watch.lines == []
         assert round_of(watch.kept) == stop
         watch.rounds = 99
-        resumed = execute(run, catalogue, Place(), watch)
+        resumed = execute(run, catalogue, place(), watch)
         assert resumed.measured["resumed_at"] == stop
         assert resumed.digest == whole.digest
+
+
+@pytest.mark.parametrize("use", ["DP-SCAFFOLD", "DP-MR-MTL", "DP-Ditto", "Fine-tuned", "DPFL-BCS", "PRIVATEFL"])
+def test_local_training_goes_on_to_the_bit_with_all_its_clients_keep(tiny, catalogue, use):
+    tiny["federation"] |= {"rounds": 14, "server": "adam", "lr": {"initial": 0.05}}
+    tiny["federation"]["local"] = {"kind": "minibatch", "steps": 2, "batch": 10, "lr": 0.2}
+    run = run_of(tiny, catalogue, use)
+    whole = execute(run, catalogue, place())
+    assert whole.status == "done", whole.reason
+    for stop in (1, 10, 13):
+        watch = interrupted(run, catalogue, stop)
+        assert watch.lines == []
+        watch.rounds = 99
+        assert execute(run, catalogue, place(), watch).digest == whole.digest
 
 
 def test_a_run_can_be_stopped_after_every_single_round(long, catalogue):
@@ -96,21 +111,21 @@ def test_a_run_can_be_stopped_after_every_single_round(long, catalogue):
     for done in range(1, 14):
         watch.rounds = done
         with pytest.raises(Interrupted):
-            execute(run, catalogue, Place(), watch)
+            execute(run, catalogue, place(), watch)
     watch.rounds = 99
-    assert execute(run, catalogue, Place(), watch).digest == execute(run, catalogue, Place()).digest
+    assert execute(run, catalogue, place(), watch).digest == execute(run, catalogue, place()).digest
 
 
 def test_a_run_asked_to_stop_after_its_last_round_is_finished_instead(long, catalogue):
-    assert execute(run_of(long, catalogue, "DPSGD"), catalogue, Place(), StopAfter(14)).status == "done"
+    assert execute(run_of(long, catalogue, "DPSGD"), catalogue, place(), StopAfter(14)).status == "done"
 
 
 def test_checkpoints_come_by_time_and_short_runs_have_none(long, catalogue, monkeypatch):
     run, watch = run_of(long, catalogue, "DPSGD"), StopAfter(99)
-    execute(run, catalogue, Place(), watch)
+    execute(run, catalogue, place(), watch)
     assert watch.kept is None
     monkeypatch.setenv(VARIABLE, "0")
-    execute(run, catalogue, Place(), watch)
+    execute(run, catalogue, place(), watch)
     assert round_of(watch.kept) == 13
 
 
@@ -127,21 +142,21 @@ def test_a_damaged_checkpoint_is_said_and_the_run_starts_over(long, catalogue, d
     run = run_of(long, catalogue, "DPSGD")
     watch = interrupted(run, catalogue, 5)
     watch.rounds, watch.kept = 99, damage(watch.kept)
-    record = execute(run, catalogue, Place(), watch)
+    record = execute(run, catalogue, place(), watch)
     assert said in watch.lines[0]
     assert run.id in watch.lines[0]
     assert "resumed_at" not in record.measured
-    assert record.digest == execute(run, catalogue, Place()).digest
+    assert record.digest == execute(run, catalogue, place()).digest
 
 
 def test_a_checkpoint_of_another_run_or_another_kind_of_machine_is_not_used(long, catalogue, monkeypatch):
     run, other = run_of(long, catalogue, "DPSGD"), run_of(long, catalogue, "DPSGD", seed=1)
     watch = interrupted(run, catalogue, 5)
     watch.rounds = 99
-    execute(other, catalogue, Place(), watch)
+    execute(other, catalogue, place(), watch)
     assert f"belongs to run '{run.id}'" in watch.lines[0]
     monkeypatch.setattr(checkpoint, "numerics", lambda threads: "other bits")
-    execute(run, catalogue, Place(), watch)
+    execute(run, catalogue, place(), watch)
     assert "was made with numerics" in watch.lines[1]
 
 
@@ -152,7 +167,7 @@ def test_a_checkpoint_with_other_budgets_or_missing_releases_is_not_used(long, c
     )
     watch = interrupted(replace(generous, id=run.id), catalogue, 5)
     watch.rounds = 99
-    execute(run, catalogue, Place(), watch)
+    execute(run, catalogue, place(), watch)
     assert "the budgets are not those of the run" in watch.lines[0]
 
 
@@ -176,7 +191,7 @@ def test_a_state_that_no_checkpoint_can_hold_is_said_once_and_costs_nothing_else
     assert "state.aggregator.memory: Opaque cannot be checkpointed" in watch.lines[0]
     watch.rounds = 99
     monkeypatch.setenv(VARIABLE, "0")
-    assert execute(run, odd, Place(), watch).status == "done"
+    assert execute(run, odd, place(), watch).status == "done"
     assert len(watch.lines) == 2
 
 

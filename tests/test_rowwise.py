@@ -1,5 +1,8 @@
 """No sample sees another: by a proof over the module's graph, else one at a time, else the module is refused."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -172,7 +175,7 @@ def test_nothing_is_proved_of_functions_over_the_batch(name):
 def test_nothing_is_proved_of_layers_over_the_batch(layer):
     graph, why = straight(nn.Sequential(layer, nn.Linear(4, 3)), torch.zeros(1, 4).long())
     assert graph is None
-    assert f"layer 0 ({type(layer).__name__})" in why or "cannot be traced" in why
+    assert f"model.0 ({type(layer).__name__})" in why or "cannot be traced" in why
 
 
 def test_an_image_without_channels_is_not_taken_for_a_batch_of_one():
@@ -184,7 +187,7 @@ def test_an_image_without_channels_is_not_taken_for_a_batch_of_one():
 def test_a_hook_is_no_part_of_the_proof():
     module = Small()
     module.a.register_forward_pre_hook(lambda _, args: (args[0] - args[0].mean(0),))
-    assert straight(module, torch.zeros(1, 4)) == (None, "layer a (Linear) has hooks or a forward of its own")
+    assert straight(module, torch.zeros(1, 4)) == (None, "model.a (Linear) has hooks or a forward of its own")
 
 
 def test_what_was_proved_is_what_runs():
@@ -214,10 +217,10 @@ def test_coupling_that_no_self_test_finds_still_moves_nobody_else_s_message():
     ("module", "says"),
     [
         (Small(Scales()), "control flow.*torch.func cannot run it one sample at a time"),
-        (Small(Chooses()), "layer before: a sample's output depends on others in its batch"),
-        (Small(Centres(above=8)), "layer before: a sample's output depends on others in its batch"),
+        (Small(Chooses()), r"model.before \(Chooses\): a sample's output depends on others in its batch"),
+        (Small(Centres(above=8)), r"model.before \(Centres\): a sample's output depends on others in its batch"),
         (Axis(COUPLES["centring"]), "its forward: a sample's output depends on others.*mean in its forward"),
-        (nn.Sequential(nn.Linear(4, 4), Centres(above=8), nn.Linear(4, 3)), "layer 1: a sample's output depends"),
+        (nn.Sequential(nn.Linear(4, 4), Centres(above=8), nn.Linear(4, 3)), r"model.1 \(Centres\): a sample's output"),
     ],
 )
 def test_a_model_that_couples_samples_is_refused_in_one_line_that_names_the_layer(module, says):
@@ -229,7 +232,7 @@ def test_a_model_that_couples_samples_is_refused_in_one_line_that_names_the_laye
 @pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM, nn.RNN])
 def test_recurrent_layers_are_refused_in_one_line(kind):
     shards, module = data(6, (5, 4)), Recurrent(kind)
-    says = rf"layer cells \({kind.__name__}\) is not known to keep samples apart, and torch.func cannot run it"
+    says = rf"model.cells \({kind.__name__}\) is not known to keep samples apart, and torch.func cannot run it"
     for use in ("clipped_sums", "predict"):
         engine, theta = Engine(module, 3, 2), initial_theta(module)
         given = (torch.zeros(2, 0), shards, np.array([0, 1]), None) if use == "clipped_sums" else (None, shards.x)
@@ -300,13 +303,13 @@ def test_a_transform_that_couples_rows_is_refused_in_one_line(before, says):
 # ---------------------------------------------------------------- the conformance kit
 
 
+@dataclass(frozen=True)
 class Builds:
     """A model whose module is given."""
 
-    default_input, default_outputs = (4,), 3
-
-    def __init__(self, before):
-        self.before = before
+    before: nn.Module
+    default_input: ClassVar = (4,)
+    default_outputs: ClassVar = 3
 
     def build(self, input_shape, n_outputs):
         return Small(self.before)
@@ -318,13 +321,12 @@ def test_check_refuses_models_that_couple_samples(before):
         check_model(Builds(before))
 
 
+@dataclass(frozen=True)
 class Nudge:
     """As `Shift`, for inputs of any shape."""
 
-    norm_local = False
-
-    def __init__(self, before):
-        self.before = before
+    before: nn.Module
+    norm_local: ClassVar = False
 
     def init(self, n_clients, input_shape, layout, rng):
         return torch.zeros(n_clients, int(np.prod(input_shape)))

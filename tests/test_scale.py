@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 from harness import assembly_of
+from places import place
 
-from dpflbench.execution.prepare import Place, prepare
+from dpflbench.execution.prepare import prepare
 from dpflbench.federation.simulate import initial_state, rounds
 from dpflbench.tasks.task import Shards, Task
 
@@ -86,7 +87,7 @@ def test_a_million_clients_plan_within_seconds_and_play_ten_rounds_in_linear_mem
     if os.access("/proc/self/clear_refs", os.W_OK):
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak of earlier tests
     before, began = peak_bytes() if STATUS.exists() else 0, time.process_time()
-    prepared = prepare(assembly, Place(), million)
+    prepared = prepare(assembly, place(), million)
     played = rounds(prepared.world, initial_state(prepared.world, prepared.theta, prepared.phi), prepared.ledger)
     state = next(played)
     assert time.process_time() - began < 5.0  # budgets of all clients, the plan, its noise, and the first round

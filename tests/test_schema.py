@@ -98,3 +98,5 @@ def test_plain_is_what_can_be_hashed():
 
 def test_a_far_word_gets_the_whole_list():
     assert suggest("zzz", ["b", "a"]) == "allowed: a, b"
+    assert suggest("dpsgd", ["DPSGD", "DMLDP"]) == "did you mean 'DPSGD'?"
+    assert suggest("mnist", ["MNIST", "mnist"]) == "did you mean 'mnist'?"

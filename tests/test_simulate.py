@@ -2,16 +2,19 @@
 
 import json
 import re
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
 from harness import Free, Silent, assembly_of, record_of, run_of, world_of
+from places import place
 from scipy import stats
 
 from dpflbench.errors import BudgetExceeded, Diverged, PluginError
-from dpflbench.execution.attempt import Place, execute, prepare
+from dpflbench.execution.attempt import execute, prepare
+from dpflbench.federation import simulate
 from dpflbench.federation.calibration import calibrate
 from dpflbench.federation.messages import Participation, participate
 from dpflbench.federation.simulate import initial_state, rounds
@@ -79,13 +82,13 @@ def test_a_clip_without_noise_is_fedsgd_with_clip(tiny, catalogue):
     tiny["privacy"]["clip"] = 0.3
     record = record_of(tiny, catalogue, "FedSGD", clip=True)
     assert record.status == "done"
-    clipped = final_state(prepare(assembly_of(tiny, catalogue, "FedSGD", clip=True), Place()))
+    clipped = final_state(prepare(assembly_of(tiny, catalogue, "FedSGD", clip=True), place()))
     torch.testing.assert_close(silent.theta, clipped.theta, rtol=1e-6, atol=1e-7)
     assert not torch.allclose(clipped.theta, final_state(world_of(tiny, catalogue, "FedSGD")).theta, atol=1e-3)
 
 
 def test_weiavg_with_equal_budgets_is_dpsgd(tiny, catalogue):
-    tiny["privacy"]["epsilon"] = 2.0
+    tiny["privacy"] |= {"epsilon": 2.0, "paired_noise": True}
     a, b = (final_state(world_of(tiny, catalogue, use)) for use in ("WeiAvg", "DPSGD"))
     torch.testing.assert_close(a.theta, b.theta, rtol=1e-5, atol=1e-6)
 
@@ -142,7 +145,7 @@ def test_an_overspend_is_refused_before_anything_happens_and_disqualifies_the_ru
     part = catalogue.parts["algorithms"]["DPSGD"]
     cheat = replace(part, factory=lambda: replace(part.factory(), selector=Greedy()))
     monkeypatch.setitem(catalogue.parts["algorithms"], "DPSGD", cheat)
-    record = execute(run_of(tiny, catalogue, "DPSGD"), catalogue, Place())
+    record = execute(run_of(tiny, catalogue, "DPSGD"), catalogue, place())
     assert record.status == "disqualified"
     assert "client" in record.reason
     assert (record.clients["epsilon_spent"] <= record.clients["epsilon"]).all()
@@ -199,7 +202,7 @@ def test_weight_decay_and_momentum_follow_their_formulas(tiny, catalogue):
     theta, velocity = prepared.theta, torch.zeros_like(prepared.theta)
     for t in range(2):
         sums = world.engine.clipped_sums(theta, prepared.phi, world.task.train, clients, None)
-        mean = (sums.theta / torch.as_tensor(world.setup.n_examples)[:, None]).mean(0).to(theta.dtype)
+        mean = (sums.theta / torch.tensor(world.setup.n_examples)[:, None]).mean(0).to(theta.dtype)
         velocity = 0.5 * velocity + mean + 0.1 * theta
         theta = theta - 0.5 / (1 + t / 20) * velocity
     torch.testing.assert_close(final_state(prepared).theta, theta)
@@ -313,3 +316,23 @@ def test_a_sample_that_overflows_does_not_end_the_run(tiny, catalogue):
         return list(rounds(world, initial_state(world, prepared.theta, prepared.phi), prepared.ledger))[-1]
 
     assert last(float("inf")).round == last(0.5).round == tiny["federation"]["rounds"]
+
+
+def test_the_first_round_of_a_process_is_no_part_of_what_a_round_takes(tiny, catalogue, monkeypatch):
+    played = simulate.play
+
+    def slow_at_first(world, state, ledger, clock):
+        time.sleep(0.5 if state.round == 0 else 0.0)  # imports, allocations, kernels
+        return played(world, state, ledger, clock)
+
+    monkeypatch.setattr(simulate, "play", slow_at_first)
+    found = record_of(tiny, catalogue, "DPSGD").measured
+    assert found["seconds"] > 0.5
+    assert found["round_seconds"] < 0.25
+    assert 0 < found["round_gradient_seconds"] < found["round_seconds"]
+    assert found["samples_per_second"] > 0
+
+
+def test_a_run_of_one_round_has_nothing_warm_to_measure(tiny, catalogue):
+    tiny["federation"]["rounds"] = 1
+    assert "round_seconds" not in record_of(tiny, catalogue, "DPSGD").measured

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from dpflbench.cli import app, main
 from dpflbench.errors import DpflbenchError
 from dpflbench.results.cells import Manifest
+from dpflbench.results.owners import owner
 from dpflbench.results.record import RecordError, dumps
 from dpflbench.results.store import Store, write_atomically
 
@@ -57,6 +58,7 @@ def test_a_process_killed_while_it_writes_leaves_the_old_file_or_the_new_one(tmp
             die()
 
     def act():
+        owner()  # which asks the system for files too, once
         if step == "fsync":
             monkeypatch.setattr(os, "fsync", die)
         elif step == "replace":
@@ -219,11 +221,13 @@ def test_a_run_that_another_process_holds_is_waited_for_and_taken_from_it(three,
     victim = sorted(digests(store))[0]
     text = store.path(victim).read_text()
     store.path(victim).unlink()
-    with store.lock(victim):
-        child = fork(lambda: carry_out(planned, store, catalogue, quiet=False))
-        assert ended(child, 1.5) is None
-        assert not store.path(victim).exists()
-        write_atomically(store.path(victim), text)
+    lock = store.lock(victim)
+    assert lock.acquire()
+    child = fork(lambda: carry_out(planned, store, catalogue, quiet=False))
+    assert ended(child, 1.5) is None
+    assert not store.path(victim).exists()
+    write_atomically(store.path(victim), text)
+    lock.release()
     assert ended(child, 20) == 0
     said = capfd.readouterr().out
     assert said.count("(reused)") == 3

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dpflbench import suite as suites
+from dpflbench import suite_reading as suites
 from dpflbench.errors import DpflbenchError, SuiteError
 
 
@@ -62,6 +62,14 @@ def test_a_name_that_is_no_folder_name_is_refused(tmp_path, tiny, name):
     assert any(p.startswith("name: found") for p in problems_of(tmp_path, tiny))
 
 
+def test_a_name_with_other_letters_is_told_which_letters_may_be(tmp_path, tiny):
+    tiny["name"] = "größe"
+    assert problems_of(tmp_path, tiny) == [
+        "name: found 'größe'; allowed: up to 100 of the letters a to z and A to Z, digits, space, '.', '_' and '-', "
+        "a letter or digit first (it names a folder)"
+    ]
+
+
 def test_interpolation_is_refused_in_files_and_on_the_command_line(tmp_path, tiny):
     tiny["description"] = "${oc.env:HOME}"
     assert problems_of(tmp_path, tiny) == ["description: interpolation '${...}' is not available in a suite"]
@@ -84,8 +92,28 @@ def test_what_is_no_suite_is_refused_in_lines_that_name_the_file(tmp_path, text)
 
 def test_a_misspelt_file_is_answered_with_the_nearest_one(tmp_path, tiny):
     write(tmp_path, tiny, "heterogeneity.yaml")
-    with pytest.raises(DpflbenchError, match=r"heterogenity.yaml: no such file; did you mean 'heterogeneity.yaml'\?"):
+    with pytest.raises(DpflbenchError) as caught:
         suites.load(tmp_path / "heterogenity.yaml")
+    there = tmp_path / "heterogeneity.yaml"
+    assert str(caught.value) == f"{tmp_path / 'heterogenity.yaml'}: no such file; did you mean '{there}'?"
+
+
+def test_a_misspelt_name_is_answered_with_the_suite_below_or_with_the_one_that_comes_along(tmp_path, tiny, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DpflbenchError) as caught:
+        suites.load(Path("smoek"))
+    assert str(caught.value) == "smoek: no such file; did you mean 'smoke', a suite that comes with dpflbench?"
+    with pytest.raises(DpflbenchError) as caught:
+        suites.load(Path("zzz"))
+    assert str(caught.value) == (
+        "zzz: no such file; give the path of a suite, a YAML file, or a name that `dpflbench suites` lists, "
+        "such as smoke"
+    )
+    (tmp_path / "suites").mkdir()
+    write(tmp_path / "suites", tiny, "smoke.yaml")
+    with pytest.raises(DpflbenchError) as caught:
+        suites.load(Path("smok.yaml"))
+    assert str(caught.value) == "smok.yaml: no such file; did you mean 'suites/smoke.yaml'?"
 
 
 def test_overrides_reach_into_mappings_lists_and_axes(tmp_path, tiny):
@@ -153,3 +181,25 @@ def test_options_that_differ_from_the_default_show_in_the_label(tmp_path, tiny):
     ]
     labels = [e.label for e in suites.load(write(tmp_path, tiny)).entries]
     assert labels == ["compose(aggregator=pfa, selector=bcs)", "PFA-BCS"]
+
+
+def test_paths_of_npz_files_start_at_the_suite_that_names_them_and_set_ones_here(tmp_path, tiny, blobs, monkeypatch):
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "own.npz").write_bytes(blobs.read_bytes())
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "other.npz").write_bytes(blobs.read_bytes())
+    tiny["task"]["dataset"]["path"] = "own.npz"
+    write(tmp_path / "base", tiny)
+    child = write(tmp_path, "name: child\nextends: base/s.yaml\n", "child.yaml")
+    monkeypatch.chdir(tmp_path / "here")
+
+    def path_of(*arguments):
+        return suites.load(*arguments).base["task"]["dataset"]["path"]
+
+    assert path_of(tmp_path / "base" / "s.yaml") == "own.npz"
+    assert path_of(child) == "base/own.npz"
+    assert path_of(child, ["task.dataset.path=other.npz"]) == "here/other.npz"
+    assert path_of(child, ["task.dataset={name: npz, path: other.npz}"]) == "here/other.npz"
+    assert path_of(child, [f"task.dataset.path={blobs}"]) == str(blobs)
+    axes = suites.load(child, ["axes.task.dataset.path=[other.npz, ../base/own.npz]"]).axes
+    assert axes == {"task.dataset.path": ["here/other.npz", "base/own.npz"]}

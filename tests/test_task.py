@@ -1,5 +1,7 @@
 """From a data set to a task: test split, limit, held-out shards, references; each decision with its own draws."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -141,6 +143,15 @@ def test_regression_knows_what_trivial_models_reach():
     assert task.references["predict_the_mean"] == pytest.approx(((y[80:] - y[:80].mean()) ** 2).mean())
     assert task.references["least_squares"] == pytest.approx(0.0, abs=1e-6)
     assert task.n_outputs == 1
+
+
+def test_classification_knows_what_its_most_frequent_class_reaches():
+    class Lopsided(Numbered):
+        def load(self, root):
+            y = (torch.arange(100) % 5 == 0).long()  # 16 of 80 and 4 of 20
+            return replace(super().load(root), y_train=y[:80], y_test=y[80:], n_classes=2)
+
+    assert build(Lopsided(), holdout=0.0).references == {"predict_the_majority": 80.0}
 
 
 def test_features_of_the_official_split_are_computed_once(tmp_path, monkeypatch):

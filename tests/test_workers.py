@@ -8,15 +8,17 @@ import time
 from dataclasses import replace
 
 import pytest
+from places import place
 from suite_runs import carry_out, digests, planned_of
 
-from dpflbench.cli.run_suite import carry_out as _carry_out
+from dpflbench.api.run_suite import carry_out as _carry_out
+from dpflbench.api.showing import shown
 from dpflbench.errors import DpflbenchError
-from dpflbench.execution.prepare import VARIABLE, Place
+from dpflbench.execution.prepare import VARIABLE
 from dpflbench.execution.progress import Progress, alive
 from dpflbench.execution.sharing import shared_task
 from dpflbench.execution.stopping import Stop
-from dpflbench.execution.workers import Briefing, check_sources, in_workers
+from dpflbench.execution.workers import Briefing, Worker, check_sources, in_workers
 from dpflbench.results.store import Store
 from dpflbench.tasks.task import Shards, Task
 
@@ -24,8 +26,8 @@ from dpflbench.tasks.task import Shards, Task
 def in_parallel(planned, store, catalogue, workers=2, stop=None):
     """The suite in worker processes."""
     tasks = store.work("tasks") / f"{os.uname().nodename}-{os.getpid()}"
-    executor = in_workers(["cpu"] * workers, Briefing(Place(tasks=tasks), store.root), catalogue)
-    _carry_out(planned, store, catalogue, executor, stop or Stop(), quiet=True)
+    executor = in_workers(["cpu"] * workers, Briefing(place(tasks=tasks), store.root), catalogue)
+    _carry_out(planned, store, catalogue, executor, stop or Stop(), shown(False))
 
 
 @pytest.fixture
@@ -90,6 +92,53 @@ def test_a_killed_worker_costs_nothing_the_first_time_and_its_run_the_second(
     watched.clear()
     carry_out(planned, parallel, catalogue)  # a failure is tried again, from its checkpoint
     assert digests(parallel) == digests(serial)
+
+
+def test_a_worker_killed_by_a_signal_without_a_name_costs_nothing_either(
+    tiny, tmp_path, catalogue, monkeypatch, watched, capsys
+):
+    tiny["federation"]["rounds"] = 150
+    tiny["algorithms"] = ["DPSGD", "WeiAvg"]
+    planned = planned_of(tiny, tmp_path, catalogue)
+    monkeypatch.setenv(VARIABLE, "0")
+    number, killed = signal.SIGRTMIN + 5, []
+
+    def murder(progress, tick, pid):
+        if not killed and tick.round > 1:
+            killed.append(tick.run)
+            os.kill(pid, number)
+
+    watched.append(murder)
+    in_parallel(planned, Store(tmp_path / "results"), catalogue)
+    records = Store(tmp_path / "results").results().records
+    assert [record.status for record in records.values()] == ["done", "done"]
+    assert f"{killed[0]}: its worker died (killed by signal {number}); the run is tried" in capsys.readouterr().out
+
+
+def test_a_crew_that_is_interrupted_while_it_waits_for_its_workers_leaves_none(
+    tiny, tmp_path, catalogue, monkeypatch, watched
+):
+    tiny["federation"]["rounds"] = 100_000
+    tiny["algorithms"] = ["DPSGD", "WeiAvg"]
+    planned = planned_of(tiny, tmp_path, catalogue)
+    workers = set()
+
+    def fail(progress, tick, pid):
+        workers.add(pid)
+        if len(workers) == 2:
+            raise RuntimeError("a bug of ours")
+
+    def impatient(self, patience):
+        raise KeyboardInterrupt
+
+    watched.append(fail)
+    monkeypatch.setattr(Worker, "end", impatient)
+    with pytest.raises(KeyboardInterrupt) as caught:  # whose frames keep the pipes open
+        in_parallel(planned, Store(tmp_path / "results"), catalogue)
+    until = time.monotonic() + 20
+    while any(is_there(pid) for pid in workers) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(is_there(pid) for pid in workers), caught
 
 
 def test_workers_asked_to_stop_finish_their_round_and_leave_checkpoints(tiny, tmp_path, catalogue, watched):

@@ -11,6 +11,7 @@ app = typer.Typer(
     help="Claimed against true epsilon: what noise is really worth. Exit 1 if a claim does not hold.",
     no_args_is_help=True,
     rich_markup_mode=None,
+    add_completion=False,
 )
 
 Uses = Annotated[int, typer.Option(help="Releases by the same client.", min=1)]
@@ -59,7 +60,7 @@ def pfa_formula(
     n_examples: Annotated[int, typer.Option(help="Examples of the client.", min=1)] = 6000,
     batch: Annotated[int, typer.Option(help="Examples in a minibatch.", min=1)] = 4,
     delta: Delta = 1e-5,
-    steps: Annotated[int, typer.Option(help="Local steps over the whole training.", min=1)] = 8000,
+    steps: Annotated[int, typer.Option(help="Steps of a client over the whole training.", min=1)] = 8000,
 ) -> None:
     """The closed form of the PFA reference code against an accountant."""
     _show(published.pfa_formula(epsilon, n_examples, batch, delta, steps))

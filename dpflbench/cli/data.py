@@ -16,7 +16,9 @@ from dpflbench.errors import DataError
 from dpflbench.schema import parameters
 from dpflbench.tasks.cache import cache_folder
 
-app = typer.Typer(help="List data sets, or get one.", invoke_without_command=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="List data sets, or get one.", invoke_without_command=True, rich_markup_mode=None, add_completion=False
+)
 
 
 @app.callback()

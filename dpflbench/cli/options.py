@@ -1,14 +1,32 @@
 """Options that several commands share, each with one name and one help text."""
 
-import os
+import glob
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dpflbench.errors import DataError
+from dpflbench.api.options import data_root as data_root  # what DataRoot means
+from dpflbench.shipped import names
 
-SuiteFile = Annotated[Path, typer.Argument(help="Suite file (YAML).", show_default=False)]
+
+def _suites(incomplete: str) -> list[str]:
+    """Names of suites and paths of files that begin like this, for a shell."""
+    files = [f"{path}/" if path.is_dir() else str(path) for path in Path().glob(f"{glob.escape(incomplete)}*")]
+    return [name for name in names() if name.startswith(incomplete)] + [
+        file for file in sorted(files) if file.endswith(("/", ".yaml", ".yml"))
+    ]
+
+
+SuiteFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SUITE",
+        help="Suite file (YAML), or the name of one that `dpflbench suites` lists.",
+        show_default=False,
+        autocompletion=_suites,
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Option(
@@ -22,12 +40,4 @@ Without = Annotated[
     list[str] | None, typer.Option("--without", metavar="PLUGIN", help="Go on without a plugin. May be repeated.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
-
-
-def data_root(given: Path | None) -> Path | None:
-    """The folder with data sets: the option, else the environment, else none."""
-    named = given or (Path(os.environ["DPFLBENCH_DATA"]) if os.environ.get("DPFLBENCH_DATA") else None)
-    if named is not None and not named.is_dir():
-        source = "--data" if given else "$DPFLBENCH_DATA"
-        raise DataError(f"{source}: {named} is not a folder")
-    return named
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead, for scripts.")]

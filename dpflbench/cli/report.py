@@ -1,18 +1,14 @@
 """`dpflbench report`: results to tables, figures and one HTML page. Never trains."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dpflbench.catalogue import Catalogue, load
+from dpflbench.api.folders import read
 from dpflbench.cli.options import Without
 from dpflbench.cli.output import say
-from dpflbench.report.merge import Folder, merge
-from dpflbench.report.write import FORMATS, check_formats, summary_table, write_report
-from dpflbench.results.cells import Results
-from dpflbench.results.store import Store, writing
+from dpflbench.report.write import FORMATS, check_formats
 
 Folders = Annotated[
     list[Path],
@@ -47,22 +43,13 @@ def report(
     out: Out = None,
     formats: Formats = None,
     without: Without = None,
+    why: Annotated[bool, typer.Option("--why", help="Also print what explains the table.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the table.")] = False,
 ) -> None:
     """Turn records into tables, figures and one HTML page."""
-    chosen = formats or FORMATS
-    check_formats(chosen)
-    merged = merge([Folder(str(path), Store(path).results()) for path in results])
-    target = out or (results[0] / "report" if len(results) == 1 else Path("report"))
+    check_formats(formats or FORMATS)
+    folder = read(*results, without=without or ())
     if not quiet:
-        typer.echo(summary_table(merged))
-    paths = write(merged, target, chosen, load(without) if without else None)
-    say(f"Report: {paths[0] if paths else target}")
-
-
-def write(
-    results: Results, target: Path, formats: Sequence[str] = FORMATS, catalogue: Catalogue | None = None
-) -> list[Path]:
-    """Write a report; DpflbenchError where the disk does not take it."""
-    with writing(target, "; the records are whole, `dpflbench report` makes the report anew"):
-        return write_report(results, target, formats, catalogue)
+        typer.echo(folder.summary(why))
+    paths = folder.report(out, formats or FORMATS)
+    say(f"Report: {paths[0] if paths else out or folder.target}")

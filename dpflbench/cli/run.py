@@ -1,13 +1,15 @@
-"""`dpflbench run`: options, number of threads and suite, before anything heavy is imported (run_suite.py)."""
+"""`dpflbench run`: options, number of threads and suite, before anything heavy is imported (run_table.py)."""
 
-import os
+import shlex
+import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
+from dpflbench.api.options import Stopped, computing
 from dpflbench.cli.options import DataRoot, Device, Overrides, SuiteFile, Without, data_root
-from dpflbench.execution.processes import warm_up
+from dpflbench.cli.waiting import Waiting
 
 Out = Annotated[
     Path | None, typer.Option("--out", "-o", metavar="DIR", help="Results folder.  [default: results/<suite name>]")
@@ -29,6 +31,25 @@ Address = Annotated[
 Explain = Annotated[
     bool, typer.Option("--explain", help="Say of each run whether it is there, and if not why; run nothing.")
 ]
+NoiseKey = Annotated[
+    str | None,
+    typer.Option(
+        "--noise-key",
+        metavar="HEX",
+        help="Key of the noise, to repeat somebody's runs to the bit: it stands in their records. Whoever knows it can "
+        "subtract the noise; without this option a results folder draws a key of its own.",
+        show_default=False,
+    ),
+]
+Isolated = Annotated[
+    bool,
+    typer.Option(
+        "--isolated/--no-isolated",
+        help="Selectors and aggregators in a process that holds no data and no noise key; without, a debugger reaches "
+        "them.",
+    ),
+]
+Why = Annotated[bool, typer.Option("--why", help="Also run and print what explains the table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the table.")]
 
 
@@ -45,28 +66,53 @@ def run(
     executor: Where = "local",
     address: Address = "auto",
     explain: Explain = False,
+    noise_key: NoiseKey = None,
+    isolated: Isolated = True,
+    why: Why = False,
     quiet: Quiet = False,
 ) -> None:
     """Run what a suite asks for and is not there yet, then print its table and write its report."""
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
-        os.environ[name] = str(threads)  # read when torch and NumPy are loaded, here and in workers: first of all
-    from dpflbench.suite import load
+    with computing(threads):  # read when torch and NumPy are loaded: first of all
+        from dpflbench.api.calls import folder_of
+        from dpflbench.api.calls import run as run_suite
+        from dpflbench.api.drafts import SuiteDraft
+        from dpflbench.suite_reading import overridden
 
-    checked = load(suite, overrides or ())  # a typo answers at once
-    if jobs != "1" and executor == "local" and not explain:
-        warm_up()
-    from dpflbench.cli.run_suite import run_suite
+        draft = SuiteDraft(*overridden(suite, overrides or ()))  # a typo answers at once
+        target, plugins = out or folder_of(draft), tuple(without or ())
+        with Waiting(f"{draft.name}: planning", not quiet) as waiting:
+            if explain:
+                from dpflbench.cli.run_table import show_explanations
 
-    run_suite(
-        checked,
-        out=out or Path("results") / checked.name,
-        root=data_root(data),
-        without=tuple(without or ()),
-        device=device,
-        threads=threads,
-        jobs=jobs,
-        jobs_per_gpu=jobs_per_gpu,
-        ray=address if executor == "ray" else None,
-        explain=explain,
-        quiet=quiet,
-    )
+                show_explanations(draft.checked, target, data_root(data), plugins, waiting)
+                return
+            try:
+                folder = run_suite(
+                    draft,
+                    target,
+                    jobs=jobs,
+                    jobs_per_gpu=jobs_per_gpu,
+                    threads=threads,
+                    device=device,
+                    data=data,
+                    without=plugins,
+                    ray=address if executor == "ray" else None,
+                    noise_key=noise_key,
+                    isolated=isolated,
+                    why=why,
+                    progress=not quiet,
+                    ready=waiting.over,
+                )
+            except Stopped as stopped:
+                show_stopped(stopped)
+        from dpflbench.cli.run_table import show_results
+
+        show_results(folder, why or draft.checked.report.why)
+
+
+def show_stopped(stopped: Stopped) -> NoReturn:
+    """Say how to go on; exit 128 + n, as shells do."""
+    if stopped.at_once:
+        typer.echo("Stopped at once: runs under way go on from their last checkpoint, or start over.", err=True)
+    typer.echo(f"Stopped; what is done is kept. Go on with:\n  {shlex.join(['dpflbench', *sys.argv[1:]])}", err=True)
+    raise typer.Exit(128 + stopped.signal)

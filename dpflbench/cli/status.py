@@ -1,45 +1,34 @@
 """`dpflbench status`: how far a suite is, from any terminal that sees its results folder."""
 
-import time
-from collections import Counter
+import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from tabulate import tabulate
 
-from dpflbench.cli.output import printable, say
-from dpflbench.execution.display import ENDED, running_row
-from dpflbench.execution.progress import alive, duration
+from dpflbench.api.status import heard_of, status_of
+from dpflbench.cli.options import AsJson
+from dpflbench.cli.output import printable, say, say_json
+from dpflbench.execution.display import running_table
 from dpflbench.results.store import Store
 
 Folder = Annotated[Path, typer.Argument(metavar="RESULTS", help="Results folder.", show_default=False)]
 
 
-def status(results: Folder) -> None:
+def status(results: Folder, as_json: AsJson = False) -> None:
     """Show what is done, what failed and why, and what is running at this moment."""
-    store = Store(results)
-    found = store.results()
-    total, named = len(found.manifest.runs), found.manifest.titles
-    counts = Counter(str(record.status) for record in found.records.values())
-    parts = ", ".join(f"{counts[kind]} {kind}" for kind in ENDED if counts[kind])
-    say(f"{found.manifest.name}: {len(found.records)} of {total} runs have a record{': ' if parts else ''}{parts}")
-    for record in found.records.values():
-        if record.status != "done":
-            say(f"{record.status}: {record.id} {named[record.id]}: {record.reason}")
-    for problem in found.problems:
-        say(f"damaged, to be repeated: {problem.text}")
-    aside = len(list((results / "records" / "set-aside").glob("*.json")))
-    if aside:
-        say(f"{aside} damaged records were set aside earlier; `dpflbench clean` removes them")
-    processes = alive(store)
-    for process in processes:
-        ago, left = max(0.0, time.time() - process.updated), process.seconds_left
-        soon = "" if left is None else f", about {duration(left)} left"
+    found = status_of(Store(results))
+    if as_json:
+        say_json(found.json())
+        return
+    for line in found.lines:
+        say(line)
+    for process in found.processes:
         say()
-        say(f"process {process.pid} on {process.host}, heard of {duration(ago)} ago{soon}:")
-        rows = [[printable(text) for text in running_row(row)] for row in process.running]
-        headers = ["run", "round", "utility", "rounds/s", "where"]
+        say(heard_of(process))
+        width = shutil.get_terminal_size((132, 24)).columns
+        headers, rows = running_table(process.running, printable, width, padding=4)  # of which tabulate adds two
         typer.echo(tabulate(rows, headers, tablefmt="simple", disable_numparse=True))
-    if not processes and len(found.records) < total:
+    if found.idle:
         say("nothing is running here; `dpflbench run` does what is missing")

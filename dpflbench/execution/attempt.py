@@ -6,6 +6,8 @@ back. Whoever watches a run is told of every round, keeps its checkpoints and ca
 
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -13,11 +15,12 @@ from dpflbench.assembly import Assembly, assemble
 from dpflbench.canonical import content_digest
 from dpflbench.catalogue import Catalogue
 from dpflbench.errors import DpflbenchError, RunEnded, SuiteError
+from dpflbench.execution.apart import apart, place_of, possible
 from dpflbench.execution.checkpoint import CheckpointError, pack, unpack
 from dpflbench.execution.outcome import bare_record, measured, record_of
-from dpflbench.execution.prepare import Place, Prepared, prepare, threads
+from dpflbench.execution.prepare import Place, Prepared, dataset_of, prepare, threads
 from dpflbench.federation.simulate import Clock, State, initial_state, rounds
-from dpflbench.plan import Run
+from dpflbench.planning import Run
 from dpflbench.results.record import Record, Status
 from dpflbench.tasks.task import Task
 
@@ -104,7 +107,7 @@ def execute(
             Exception,
             SystemExit,
         ) as e:  # whatever a plugin or we do wrong costs its run, not the suite; the record says what it was
-            status, reason = "failed", f"{type(e).__name__}: {e}"
+            status, reason = "failed", f"{type(e).__name__}: {e} ({place_of(e)})"
             attempt.extra["traceback"] = traceback.format_exc(limit=-8)
         return attempt.ended(status, reason)
 
@@ -124,7 +127,28 @@ class Attempt:
 
     def play(self, task: Task | None) -> None:
         """All rounds that are still to play, with a checkpoint now and then."""
-        self.prepared = prepare(self.assembly, self.place, task)
+        if task is None and dataset_of(self.assembly, self.place).digest(self.place.root) != self.run.data_digest:
+            raise DpflbenchError("the data set has changed since this run was planned; start the suite again")
+        self.prepared = prepare(self.assembly, self.place, task, self.run.id)
+        with self._server():
+            self._rounds()
+
+    @contextmanager
+    def _server(self) -> Iterator[None]:
+        """Server code where it belongs: in a process of its own, if that is asked for and can be had."""
+        self.extra["isolation"] = "none"
+        if self.prepared is None or not (self.place.isolated and possible()):
+            yield
+            return
+        world = self.prepared.world
+        with apart(world.algorithm, world.setup) as (algorithm, how):
+            self.prepared = replace(self.prepared, world=replace(world, algorithm=algorithm))
+            self.extra["isolation"] = how
+            yield
+
+    def _rounds(self) -> None:
+        if self.prepared is None:
+            return
         self._resume()
         if self.state is None:
             self.state = initial_state(self.prepared.world, self.prepared.theta, self.prepared.phi)
@@ -149,6 +173,8 @@ class Attempt:
         facts = {**measured(self.clock, self.place.device, self.assembly), **self.extra}
         if self.prepared is None:
             return bare_record(self.run, self.assembly, status, reason, facts)
+        if left := self.prepared.world.inspection.found:
+            facts["leftovers"] = left
         record = record_of(self.run, self.assembly, self.prepared, self.state, status, reason, facts)
         content_digest(record.notes)  # TypeError for what no record can hold: here it costs one run
         return record
@@ -186,7 +212,8 @@ class Attempt:
         if self.prepared is None:
             return False
         try:
-            self.watch.save(pack(self.run.id, self.place.device, state, self.prepared.ledger, self.clock))
+            streams, ledger = self.prepared.world.streams, self.prepared.ledger
+            self.watch.save(pack(self.run.id, self.place.device, streams, state, ledger, self.clock))
         except CheckpointError as e:
             self.watch.say(f"{self.run.id}: no checkpoint: {e}; if it is stopped it starts over")
             return False

@@ -1,8 +1,8 @@
 """A run half done, as bytes: the state of model, transforms, aggregator, plan, noisy losses and ledger after a round.
 
 Streams need no place here: every generator belongs to one round. A checkpoint is data, never code: it is read with
-`weights_only`, and only where it belongs to the same run, on the same kind of device with the same last bits; elsewhere
-the run starts over, so that a resumed run always equals an uninterrupted one.
+`weights_only`, and only where it belongs to the same run and noise, on the same kind of device with the same last bits;
+elsewhere the run starts over, so that a resumed run always equals an uninterrupted one.
 """
 
 import hashlib
@@ -21,12 +21,14 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.execution.yardstick import numerics
 from dpflbench.federation.calibration import Calibration
 from dpflbench.federation.evaluate import Point
+from dpflbench.federation.pull import Pull
 from dpflbench.federation.simulate import Clock, State, World
 from dpflbench.interfaces import Event, Losses, Plan, Probe
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.privacy.unprotected import Unlimited
+from dpflbench.randomness import Streams
 
-SCHEMA = 2
+SCHEMA = 3
 ARRAY, PLACED = (
     "dpflbench/array",
     "dpflbench/placed",
@@ -37,12 +39,12 @@ class CheckpointError(DpflbenchError):
     """A state that cannot be kept, or a checkpoint that cannot be used; the run then starts from its first round."""
 
 
-def pack(run: str, device: str, state: State, ledger: Ledger | Unlimited, clock: Clock) -> bytes:
+def pack(run: str, device: str, streams: Streams, state: State, ledger: Ledger | Unlimited, clock: Clock) -> bytes:
     """A checkpoint; CheckpointError if a plugin's state holds what a checkpoint cannot."""
     body = {
         "schema": SCHEMA,
         "run": run,
-        **fingerprint(device),
+        **fingerprint(device, streams),
         "round": state.round,
         "clock": {
             "gradient": clock.gradient,
@@ -67,7 +69,7 @@ def unpack(
         raise CheckpointError(
             f"belongs to run {body.get('run')!r} in schema {body.get('schema')!r}, not to {run} in {SCHEMA}"
         )
-    for name, here in fingerprint(device).items():
+    for name, here in fingerprint(device, world.streams).items():
         if body.get(name) != here:
             raise CheckpointError(f"was made with {name} {body.get(name)}, here it is {here}")
     try:
@@ -95,11 +97,12 @@ def round_of(data: bytes) -> int | None:
         return None
 
 
-def fingerprint(device: str) -> dict[str, str]:
-    """What must agree for a resumed run to equal an uninterrupted one: kind of device, and the last bits computed
-    here.
+def fingerprint(device: str, streams: Streams) -> dict[str, str]:
+    """What must agree for a resumed run to equal an uninterrupted one: kind of device, the last bits computed here,
+    and the noise.
     """
-    return {"device": torch.device(device).type, "numerics": numerics(torch.get_num_threads())}
+    noise = hashlib.sha256(streams.stream_key("noise", 0)).hexdigest()[:16]
+    return {"device": torch.device(device).type, "numerics": numerics(torch.get_num_threads()), "noise": noise}
 
 
 def freeze(value: Any, where: str) -> Any:
@@ -157,7 +160,8 @@ def _kept(state: State) -> dict[str, Any]:
     business.
     """
     plan = None if state.plan is None else replace(state.plan, notes={})
-    return {**_plain(replace(state, plan=plan, aggregator=None)), "aggregator": state.aggregator}
+    parts = {"aggregator": state.aggregator, "shared": state.shared}
+    return {**_plain(replace(state, plan=plan, aggregator=None, shared=None)), **parts}
 
 
 def _plain(value: Any) -> Any:
@@ -178,9 +182,9 @@ def _rebuilt(parts: dict[str, Any]) -> State:
         calibration = Calibration(**{**calibration, **events})
     points = tuple((done, Point(**point)) for done, point in parts["points"])
     losses, notes = Losses(**parts["losses"]), tuple(parts["notes"])
-    return State(
-        **{**parts, "plan": plan, "calibration": calibration, "points": points, "losses": losses, "notes": notes}
-    )
+    parts["server"] = tuple(parts["server"])
+    built = {"plan": plan, "calibration": calibration, "points": points, "losses": losses, "notes": notes}
+    return State(**{**parts, **built, "pull": Pull(**parts["pull"])})
 
 
 def _check(state: State, restored: Ledger | Unlimited, world: World) -> None:

@@ -23,12 +23,14 @@ class Leftover:
 
 def leftovers(store: Store, stale: bool) -> Iterator[Leftover]:
     """What can go, with its reason; `stale`: records and checkpoints the manifest does not name too."""
-    wanted = set(store.manifest().runs)
+    manifest = store.manifest()
+    wanted = {*manifest.runs, *manifest.tuning_runs}
+    wanted |= {run for of, runs in store.counterfactuals().items() if of in wanted for run in runs.values()}
     refuse_if_alive(store, "clean")
     records = store.path("x").parent
     for path in sorted(records.glob("set-aside/*")):
         yield Leftover(path, "a damaged record that was set aside")
-    for path in sorted({*store.root.glob(".*.tmp"), *records.glob(".*.tmp"), *store.root.glob("work/*/.*.tmp")}):
+    for path in store.unfinished():
         yield Leftover(path, "a file that was never finished")
     for path in sorted(store.work("checkpoints").glob("*.pt")):
         if _finished(store, path.stem):

@@ -19,7 +19,7 @@ from dpflbench.execution.progress import Progress, Tick
 from dpflbench.execution.stopping import Stop
 from dpflbench.execution.worklist import Worklist
 from dpflbench.federation.simulate import State
-from dpflbench.plan import Run
+from dpflbench.planning import Run
 from dpflbench.results.record import Record
 
 Executor = Callable[[Worklist, Progress, Stop], Generator[Record, None, None]]

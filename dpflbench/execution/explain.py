@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from dpflbench.canonical import content_digest
 from dpflbench.execution.checkpoint import round_of
-from dpflbench.plan import Run
+from dpflbench.planning import Run
 from dpflbench.provenance.runs import on_disk
 from dpflbench.results.record import Record, RecordError
 from dpflbench.results.store import REUSABLE, Store
@@ -39,6 +39,15 @@ def explain(runs: Mapping[str, Run], store: Store) -> Iterator[Explanation]:
             done = round_of(checkpoint.read_bytes())
             reason += f"; goes on from round {done} of {run.config['federation']['rounds']}" if done is not None else ""
         yield Explanation(run.id, verdict, reason)
+
+
+def stale(runs: Mapping[str, Run], store: Store) -> Iterator[Explanation]:
+    """The runs without a record of their own for which there is one that a change has made stale."""
+    others = _others(store, runs)
+    for run in runs.values() if others else ():
+        found = None if store.path(run.id).exists() else _stale(run, others)
+        if found is not None:
+            yield Explanation(run.id, *found)
 
 
 def _own(store: Store, run: str) -> tuple[Verdict, str]:

@@ -1,6 +1,7 @@
 """What a run leaves behind: its record, whatever the way it ended."""
 
 import hashlib
+import math
 import platform
 import sys
 import time
@@ -18,8 +19,12 @@ from dpflbench.canonical import content_digest
 from dpflbench.execution.prepare import Prepared
 from dpflbench.execution.yardstick import reference
 from dpflbench.federation.evaluate import evaluate_clients, evaluate_mean_phi, metric_of, pooled
-from dpflbench.federation.simulate import Clock, State
-from dpflbench.plan import Run
+from dpflbench.federation.pull import Pull, weights_known
+from dpflbench.federation.simulate import Clock, State, World
+from dpflbench.interfaces import Algorithm, Setup
+from dpflbench.planning import Run
+from dpflbench.privacy.information import data_coverage, mean_limit, noise_efficiency, variance_limit
+from dpflbench.provenance.checkout import commit, processor
 from dpflbench.provenance.runs import modules_of
 from dpflbench.results.record import MSE, Record, Status
 
@@ -46,7 +51,7 @@ def record_of(
     curves: dict[str, Any] = {}
     notes: list[Mapping[str, Any]] = []
     if state is not None:
-        clients["uses"] = state.used
+        clients["uses"], clients["weight"] = state.used, state.pull.weight
         notes = list(state.notes)
         curves = {
             "round": np.array([r for r, _ in state.points]),
@@ -89,11 +94,26 @@ def measured(clock: Clock, device: str, assembly: Assembly) -> dict[str, Any]:
         "seconds": seconds,
         "cpu_seconds": time.process_time() - clock.cpu,  # of the rounds
         "gradient_seconds": clock.gradient,
-        "samples_per_second": clock.samples / clock.gradient if clock.gradient else 0.0,
+        **_warm(clock),
         "started": time.time() - seconds,
         **environment(device),
         **reference(device),
         "modules": modules_of(assembly),
+    }
+
+
+def _warm(clock: Clock) -> dict[str, float]:
+    """What a round takes, and how fast clients compute, without the first round of the process; nothing if there is no
+    other.
+    """
+    rounds, (began, gradient, samples) = clock.laps - 1, clock.warm
+    if rounds < 1:
+        return {}
+    computed = clock.gradient - gradient
+    return {
+        "round_seconds": (time.perf_counter() - began) / rounds,
+        "round_gradient_seconds": computed / rounds,
+        "samples_per_second": (clock.samples - samples) / computed if computed else 0.0,
     }
 
 
@@ -110,6 +130,8 @@ def environment(device: str) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "versions": versions,
         "machine": f"{platform.system()} {platform.machine()}",
+        "processor": processor(),
+        "commit": commit(),
         "platform": sys.platform,
     }
 
@@ -122,7 +144,8 @@ def digest_of(tensor: Tensor) -> str:
 def _final(prepared: Prepared, state: State, curves: Mapping[str, Any], clients: dict[str, Any]) -> dict[str, float]:
     """Utility at the end, global and personal; the best round only beside it."""
     world = prepared.world
-    shared, personal = evaluate_clients(world.engine, state.theta, state.phi, world.task)
+    models = _models(world, state)
+    shared, personal = evaluate_clients(world.engine, state.theta, state.phi, world.task, models)
     clients["utility_shared"], clients["utility_personal"] = shared, personal
     best = np.argmax if metric_of(world.task).higher_is_better else np.argmin
     top = int(best(curves["utility_global"]))
@@ -138,6 +161,25 @@ def _final(prepared: Prepared, state: State, curves: Mapping[str, Any], clients:
     }
 
 
+def _models(world: World, state: State | None) -> Tensor | None:
+    """The models of clients that have their own [N, D]."""
+    return None if state is None else world.algorithm.rule.personal(state.theta, state.own)
+
+
+def why_facts(setup: Setup, pull: Pull, algorithm: Algorithm) -> dict[str, Any]:
+    """Noise efficiency and data coverage of the rounds played, and how they were had; only what is known."""
+    known = {"data_coverage": data_coverage(pull.weight, setup.n_examples)}
+    how: dict[str, Any] = {"weights": weights_known(algorithm.aggregator, pull), "rounds": pull.rounds}
+    if algorithm.private and pull.rounds:
+        how |= {
+            "variance": pull.variance / pull.rounds,
+            "limit": variance_limit(setup),
+            "mean_limit": mean_limit(setup),
+        }
+        known["noise_efficiency"] = noise_efficiency(how["limit"], how["variance"])
+    return {**{k: v for k, v in known.items() if math.isfinite(v)}, "why": how}
+
+
 def _facts(run: Run, assembly: Assembly, prepared: Prepared, state: State | None) -> dict[str, Any]:
     world, task = prepared.world, prepared.world.task
     split = content_digest(
@@ -146,6 +188,7 @@ def _facts(run: Run, assembly: Assembly, prepared: Prepared, state: State | None
     return {
         "dim": world.engine.layout.dim,
         "phi_dim": world.setup.phi_dim,
+        **({"personal_models": True} if _models(world, state) is not None else {}),
         "n_train": len(task.train.y),
         "n_test": len(task.test_y),
         "n_classes": task.n_classes,
@@ -156,10 +199,13 @@ def _facts(run: Run, assembly: Assembly, prepared: Prepared, state: State | None
         "final_model": digest_of(state.theta) if state is not None else "",
         "mechanism": {
             "name": assembly.noise[0].name,
-            "law": assembly.noise[0].law,
+            "law": assembly.noise[0].law.name,
             "accountant": assembly.noise[1].name,
             "clip_norm": world.setup.clip_norm,
         },
         "references": dict(task.references),
         "ledger_digest": prepared.ledger.digest(),
+        "noise": world.streams.facts() if assembly.algorithm.private else {},
+        "ledger_chain": prepared.ledger.chain(),
+        **(why_facts(world.setup, state.pull, assembly.algorithm) if state is not None else {}),
     }

@@ -4,6 +4,7 @@ Everything here and after is computed with a fixed number of threads, one unless
 depends on it, and a result must not depend on how many cores a machine has or how many runs share them.
 """
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,20 +14,27 @@ from typing import Any
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from dpflbench.assembly import Assembly
+from dpflbench.canonical import content_digest
+from dpflbench.errors import RunEnded
 from dpflbench.execution.sharing import shared_task
 from dpflbench.federation.gradients import Engine, initial_theta
+from dpflbench.federation.leftovers import ClientCode, Inspection
 from dpflbench.federation.simulate import World
 from dpflbench.federation.trust import TRUSTS
-from dpflbench.interfaces import Layout, Setup
+from dpflbench.interfaces import PLAIN, Dataset, Identity, Layout, Server, Setup
+from dpflbench.keys import Origin, fresh_key, key_of
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.privacy.unprotected import Unlimited
 from dpflbench.randomness import Streams
-from dpflbench.tasks.datasets import load_task
+from dpflbench.tasks.datasets import load_task, located
 from dpflbench.tasks.task import Task
 
+HARNESS = "dpflbench"  # the distribution of what is built in
+SAMPLE = 2  # rounds of a run in which what it leaves behind is looked for
 VARIABLE = "DPFLBENCH_CHECKPOINT_SECONDS"
 _recent: list[tuple[Any, Task]] = []  # the last two tasks: runs that share one follow each other
 
@@ -38,14 +46,18 @@ def save_every() -> float:
     return float(os.environ.get(VARIABLE) or 20.0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where and how runs happen."""
 
     root: Path | None = None  # of data sets
+    suite: Path | None = None  # the folder it lies in: paths in it start there
     device: str = "cpu"
     threads: int = 1  # of one run
     tasks: Path | None = None  # folder through which processes share their tasks
+    noise_key: bytes = field(default_factory=fresh_key, repr=False)
+    noise_origin: Origin = "drawn"  # of that key
+    isolated: bool = False  # server code in a process of its own
     save_every: float = field(default_factory=save_every)  # seconds
 
 
@@ -61,18 +73,21 @@ class Prepared:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Torch computes with that many threads inside."""
+    """Torch, NumPy and SciPy compute with that many threads inside, whatever they were loaded with."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
-        yield
+        with threadpool_limits(count):
+            yield
     finally:
         torch.set_num_threads(before)
 
 
-def prepare(assembly: Assembly, place: Place, task: Task | None = None) -> Prepared:
-    """The run ready to go, on a task that is already there or its own."""
-    streams, federation, algorithm = Streams(assembly.seed), assembly.federation, assembly.algorithm
+def prepare(assembly: Assembly, place: Place, task: Task | None = None, run: str = "") -> Prepared:
+    """The run of that id ready to go, on a task that is already there or its own."""
+    streams, federation, algorithm = streams_of(assembly, place, run), assembly.federation, assembly.algorithm
+    if algorithm.rule != PLAIN and not federation.local.ruled:
+        raise RunEnded(f"{algorithm.name} trains at clients by a local rule; needs federation.local: minibatch")
     with threads(place.threads):
         task = task or task_of(assembly, place)
         module = streams.isolated("init", lambda: assembly.task.model.build(task.input_shape, task.n_outputs))
@@ -90,11 +105,53 @@ def prepare(assembly: Assembly, place: Place, task: Task | None = None) -> Prepa
             engine=engine,
             trust=TRUSTS[assembly.privacy.trust if assembly.privacy else "local"](),
             streams=streams,
+            server=federation.server or (Server("momentum", federation.momentum) if federation.momentum else Server()),
             weight_decay=federation.weight_decay,
-            momentum=federation.momentum,
             evaluate_every=assembly.evaluate.every,
+            inspection=inspection_of(assembly, engine, streams),
         )
         return Prepared(world, ledger_of(setup, algorithm.private), initial_theta(module).to(place.device), phi)
+
+
+def streams_of(assembly: Assembly, place: Place, run: str) -> Streams:
+    """All randomness of a run: `randomness.py` says which key and which name of the run its noise hangs on."""
+    privacy, alone = assembly.privacy, content_digest(assembly.config)
+    if privacy is None or not assembly.algorithm.private:
+        return Streams(assembly.seed, place.noise_key, run or alone, place.noise_origin)
+    key, origin = place.noise_key, place.noise_origin
+    if privacy.noise_key is not None:
+        key, origin, run = key_of(privacy.noise_key, "privacy.noise_key"), "pinned", alone
+    return Streams(assembly.seed, key, "" if privacy.paired_noise else run or alone, origin)
+
+
+def inspection_of(assembly: Assembly, engine: Engine, streams: Streams) -> Inspection:
+    """The look at what client code leaves behind, in a sample of rounds after the first; none where all is built in.
+
+    Which rounds hangs on the noise key: it can be repeated, and client code cannot know it.
+    """
+    foreign = [part for part in assembly.parts if part.distribution != HARNESS]
+    ours = {HARNESS, *(_top(part.module) for part in assembly.parts if part.distribution == HARNESS)}
+    parts, packages = list[Any](), set[str]()
+    for kinds, part in (
+        (("algorithms", "transforms"), assembly.algorithm.transform),
+        (("algorithms", "local_rules"), assembly.algorithm.rule),
+        (("local_updates",), assembly.federation.local),
+        (("models",), assembly.task.model),
+    ):
+        suppliers = {_top(supplier.module) for supplier in foreign if supplier.kind in kinds}
+        if type(part) not in (Identity, type(PLAIN)) and (suppliers or _top(type(part).__module__) not in ours):
+            parts.append(part)
+            packages |= suppliers
+    if not parts or assembly.federation.rounds < 2:
+        return Inspection()
+    built = [engine.module] if assembly.task.model in parts else []
+    seed = hashlib.blake2b(f"leftovers/{streams.seed}/{streams.run}".encode(), key=streams.secret).digest()
+    rounds = np.random.default_rng(list(seed)).permutation(np.arange(1, assembly.federation.rounds))[:SAMPLE]
+    return Inspection(ClientCode.of(*parts, built=built, packages=packages), frozenset(rounds.tolist()))
+
+
+def _top(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def ledger_of(setup: Setup, private: bool) -> Ledger | Unlimited:
@@ -105,10 +162,11 @@ def ledger_of(setup: Setup, private: bool) -> Ledger | Unlimited:
 def setup_of(assembly: Assembly, task: Task, streams: Streams, layout: Layout, phi_dim: int) -> Setup:
     """What everybody may know: budgets are drawn from their own stream, so every algorithm of a column has the same."""
     federation, privacy, n = assembly.federation, assembly.privacy, assembly.federation.clients
-    rng, budgets = streams.numpy("budgets"), privacy if assembly.algorithm.private else None
+    known = assembly.algorithm.private or assembly.counterfactual is not None  # aggregators may weigh by budgets
+    rng, budgets = streams.numpy("budgets"), privacy if known else None
     epsilon = budgets.epsilon.draw(n, rng) if budgets and budgets.epsilon else np.full(n, np.inf)
     delta = budgets.delta.draw(n, rng) if budgets and budgets.delta else np.zeros(n)
-    mechanism, accountant = assembly.noise
+    mechanism, accountant = assembly.noise[0], assembly.noise[1].of(epsilon, delta)
     return Setup(
         n_clients=n,
         cohort_size=federation.cohort,
@@ -120,12 +178,19 @@ def setup_of(assembly: Assembly, task: Task, streams: Streams, layout: Layout, p
         mechanism=mechanism,
         accountant=accountant,
         local=federation.local,
-        clip_norm=privacy.clip_norm if privacy else float("inf"),
+        clip_norm=privacy.clip_norm if privacy and (assembly.algorithm.private or assembly.algorithm.clip) else np.inf,
         lr=federation.lr,
         layout=layout,
         phi_dim=phi_dim,
         n_classes=task.n_classes,
+        neighbours=assembly.neighbours,
+        passes=assembly.algorithm.rule.passes,
     )
+
+
+def dataset_of(assembly: Assembly, place: Place) -> Dataset:
+    """The data set of a run, where its files lie."""
+    return located(assembly.task.dataset, place.suite, place.root)
 
 
 def task_key(assembly: Assembly) -> str:
@@ -135,9 +200,13 @@ def task_key(assembly: Assembly) -> str:
 
 
 def task_of(assembly: Assembly, place: Place) -> Task:
-    """The task of a run; kept while further runs of the same data, partition and seed follow."""
+    """The task of a run; kept while further runs of the same data, partition and seed follow.
+
+    Of the same data: a file that was changed in the meantime has another digest.
+    """
     parts = [part for part in assembly.parts if part.kind in ("datasets", "features", "partitions")]
-    key = (task_key(assembly), parts, place)
+    where = (place.root, place.device, place.threads, place.tasks, dataset_of(assembly, place).digest(place.root))
+    key = (task_key(assembly), parts, where)
     found = next((task for known, task in _recent if known == key), None)
     if found is None:
         found = _task(assembly, place)
@@ -149,7 +218,7 @@ def _task(assembly: Assembly, place: Place) -> Task:
     def build() -> Task:
         section = assembly.task
         return load_task(
-            section.dataset,
+            dataset_of(assembly, place),
             assembly.features,
             section.partition,
             assembly.federation.clients,
@@ -163,4 +232,4 @@ def _task(assembly: Assembly, place: Place) -> Task:
 
     if place.tasks is None or torch.device(place.device).type != "cpu":
         return build()
-    return shared_task(place.tasks, task_key(assembly), build)
+    return shared_task(place.tasks, task_key(assembly) + dataset_of(assembly, place).digest(place.root), build)

@@ -16,8 +16,9 @@ from typing import Any, Protocol
 
 from dpflbench.errors import DpflbenchError
 from dpflbench.results.cells import Manifest
+from dpflbench.results.owners import UNKNOWN, is_there, start_of
 from dpflbench.results.record import Record
-from dpflbench.results.store import Store, write_atomically
+from dpflbench.results.store import Store, is_abandoned, write_atomically
 
 SILENT = 60.0  # seconds without a sign of life after which a process on another machine counts as gone
 PERIOD = 1.0  # between signs of life
@@ -59,6 +60,7 @@ class Snapshot:
     name: str
     host: str
     pid: int
+    start: str = UNKNOWN
     total: int = 0
     reused: int = 0
     counts: dict[str, int] = field(default_factory=dict)  # status → runs that ended here
@@ -97,7 +99,10 @@ class Progress:
         self.display = display
         self.titles = manifest.titles
         self.rounds = rounds
-        self.snapshot = Snapshot(name=manifest.name, host=platform.node(), pid=os.getpid(), total=len(rounds))
+        start = start_of(os.getpid()) or UNKNOWN
+        self.snapshot = Snapshot(
+            name=manifest.name, host=platform.node(), pid=os.getpid(), start=start, total=len(rounds)
+        )
         self.running: dict[str, Running] = {}
         self.clock = time.time
         self._left = dict(rounds)  # rounds still to play, by run
@@ -113,6 +118,7 @@ class Progress:
         self._began = self._began or now
         label, rounds = self.titles.get(run, run), self.rounds.get(run, 0)
         self.running[run] = Running(run=run, label=label, rounds=rounds, where=where, since=now)
+        self.poll()
 
     def tick(self, tick: Tick, where: str = "") -> None:
         """A run has played a round."""
@@ -157,7 +163,7 @@ class Progress:
 
     def now(self) -> Snapshot:
         """How far it is."""
-        self.snapshot.running = [{**asdict(r), "speed": r.speed} for r in self.running.values()]
+        self.snapshot.running = [{**asdict(r), "speed": r.speed} for r in list(self.running.values())]
         self.snapshot.seconds_left = self._seconds_left()
         self.snapshot.updated = self.clock()
         return self.snapshot
@@ -171,7 +177,7 @@ class Progress:
     def _seconds_left(self) -> float | None:
         if self._began is None or not self._played:
             return None
-        return sum(self._left.values()) * (self.clock() - self._began) / self._played
+        return sum(list(self._left.values())) * (self.clock() - self._began) / self._played
 
 
 def alive(store: Store) -> list[Snapshot]:
@@ -182,22 +188,16 @@ def alive(store: Store) -> list[Snapshot]:
             snapshot = Snapshot(**json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             continue  # just removed, or not ours
-        if is_alive(snapshot.host, snapshot.pid, snapshot.updated):
+        if is_alive(snapshot.host, snapshot.pid, snapshot.updated, snapshot.start):
             found.append(snapshot)
     return found
 
 
-def is_alive(host: str, pid: int, updated: float) -> bool:
+def is_alive(host: str, pid: int, updated: float, start: str = UNKNOWN) -> bool:
     """Whether a process is there: asked of the system on this machine, judged by its last sign of life on another."""
     if host != platform.node() or os.name != "posix":
         return time.time() - updated < SILENT
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+    return is_there(pid, start)
 
 
 def refuse_if_alive(store: Store, what: str) -> None:
@@ -209,12 +209,18 @@ def refuse_if_alive(store: Store, what: str) -> None:
 
 
 def bury(store: Store) -> None:
-    """Remove what processes that are gone have left behind: their signs of life and the data their workers shared."""
+    """Remove what processes that are gone have left behind: their signs of life, the data their workers shared, files
+    they did not finish.
+    """
     busy = {f"{s.host}-{s.pid}" for s in alive(store)}
     for path in [*store.work("running").glob("*.json"), *store.work("tasks").glob("*")]:
         if path.name.removesuffix(".json") not in busy:
             with contextlib.suppress(OSError):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in store.unfinished():
+        with contextlib.suppress(OSError):
+            if is_abandoned(path):
+                path.unlink()
 
 
 def duration(seconds: float | None) -> str:

@@ -23,7 +23,7 @@ from dpflbench.execution.stopping import Stop
 from dpflbench.execution.workers import check_sources
 from dpflbench.execution.worklist import Worklist
 from dpflbench.federation.simulate import Clock, State
-from dpflbench.plan import Run
+from dpflbench.planning import Run
 from dpflbench.results.record import Record
 
 RETRIES = 3  # of a run whose node or process is lost
@@ -203,7 +203,7 @@ class Cluster:
         assembly = assembly_of(run, self.catalogue)
         key = task_key(assembly)
         if key not in self.tasks:
-            parts = to_parts(task_of(assembly, Place(self.place.root, "cpu", self.place.threads)))
+            parts = to_parts(task_of(assembly, replace(self.place, device="cpu", tasks=None)))
             self.tasks[key] = ray.put(
                 {name: part.numpy() if hasattr(part, "numpy") else part for name, part in parts.items()}
             )

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock
 
+from dpflbench.results.locks import FOREVER, Lock
 from dpflbench.tasks.task import Shards, Task
 
 KEPT = 3
@@ -27,13 +27,13 @@ def shared_task(folder: Path, key: str, build: Callable[[], Task]) -> Task:
     be.
     """
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.pt"
-    lock = FileLock(path.with_suffix(".lock"))
+    lock = Lock(path.with_suffix(".lock"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        held = lock.acquire()
+        lock.acquire(FOREVER)
     except OSError as e:
         return _alone(folder, e, build())
-    with held:  # released at the end
+    try:
         if not path.exists():
             task = build()
             try:
@@ -44,6 +44,8 @@ def shared_task(folder: Path, key: str, build: Callable[[], Task]) -> Task:
             return from_parts(torch.load(path, weights_only=True, mmap=True))
         except OSError as e:  # somebody has tidied up
             return _alone(folder, e, build())
+    finally:
+        lock.release()
 
 
 def _alone(folder: Path, error: Exception, task: Task) -> Task:

@@ -21,14 +21,15 @@ from typing import Any
 from dpflbench.catalogue import Catalogue, load
 from dpflbench.errors import DpflbenchError
 from dpflbench.execution import processes
+from dpflbench.execution.apart import adopt, open_nursery, possible
 from dpflbench.execution.attempt import Interrupted, Place, assembled, assembly_of, execute
 from dpflbench.execution.executors import WAIT, Executor, tick_of
 from dpflbench.execution.outcome import bare_record, measured
 from dpflbench.execution.progress import Progress
-from dpflbench.execution.stopping import Stop
+from dpflbench.execution.stopping import SIGNALS, Stop
 from dpflbench.execution.worklist import Worklist
 from dpflbench.federation.simulate import Clock, State
-from dpflbench.plan import Run
+from dpflbench.planning import Run
 from dpflbench.provenance.runs import sources_of
 from dpflbench.results.record import Record
 from dpflbench.results.store import Store, why, write_atomically
@@ -52,9 +53,11 @@ class ParentGone(BaseException):
     """Nobody waits for this run any more; not an Exception, for no run shall take it for a failure of its own."""
 
 
-def work(pipe: "connection.Connection[Any, Any]", briefing: Briefing) -> None:
+def work(pipe: "connection.Connection[Any, Any]", briefing: Briefing, nursery: Any) -> None:
     """A worker: runs come in, reports and records go out, until the pipe closes."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    if nursery is not None:
+        adopt(nursery)
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     try:
         catalogue = load(briefing.without)
@@ -163,7 +166,11 @@ class Worker:
         code = self.process.exitcode
         if code is None or code >= 0:
             return f"exit code {code}"
-        return f"killed by {signal.Signals(-code).name}{' (out of memory?)' if -code == signal.SIGKILL else ''}"
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:  # most real-time signals have none
+            name = f"signal {-code}"
+        return f"killed by {name}{' (out of memory?)' if -code == signal.SIGKILL else ''}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,11 +205,17 @@ class Crew:
             self.progress.poll()
 
     def close(self) -> None:
-        """End all workers: those without a run on their own, the others by force."""
+        """End all workers: those without a run on their own, the others by force.
+
+        All are told before the first is waited for: they do not mind TERM, so that one forgotten here, because we are
+        interrupted while waiting, would keep this process from ending.
+        """
         for worker in self.workers:
             worker.tell(END)
+            if worker.run is not None:
+                worker.process.kill()
         for worker in self.workers:
-            worker.end(5.0 if worker.run is None else 0.0)
+            worker.end(5.0)
 
     def _busy(self) -> list[Worker]:
         return [worker for worker in self.workers if worker.run is not None]
@@ -226,12 +239,14 @@ class Crew:
         device = next(d for d in self.devices if counts[d] < wanted[d])
         ours, theirs = mp.Pipe()
         briefing = replace(self.briefing, place=replace(self.briefing.place, device=device))
+        nursery = open_nursery() if briefing.place.isolated and possible() else None  # a worker starts no processes
         process = processes.context().Process(
-            target=work, args=(theirs, briefing), daemon=True, name=f"dpflbench on {device}"
+            target=work, args=(theirs, briefing, nursery and nursery.pipe), daemon=True, name=f"dpflbench on {device}"
         )
-        with processes.signals_held():
-            process.start()
+        processes.start(process)
         theirs.close()
+        if nursery is not None:
+            nursery.pipe.close()  # the worker's alone: it ends with the worker
         worker = Worker(process, ours, device)
         self.workers.append(worker)
         return worker

@@ -8,15 +8,13 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from pathlib import Path
-
-from filelock import BaseFileLock, Timeout
 
 from dpflbench.catalogue import Catalogue
 from dpflbench.errors import DpflbenchError
 from dpflbench.execution.attempt import assembly_of
 from dpflbench.execution.prepare import task_key
-from dpflbench.plan import Run
+from dpflbench.planning import Run
+from dpflbench.results.locks import Lock
 from dpflbench.results.record import Record, RecordError
 from dpflbench.results.store import REUSABLE, Store, why, write_atomically
 
@@ -31,7 +29,8 @@ class Worklist:
         self.store, self.say, self.reused = store, say, reused
         self.began = time.time()
         self.waiting: deque[Run] = deque()
-        self._locks: dict[str, BaseFileLock] = {}
+        self._locks: dict[str, Lock] = {}  # of runs that are done here, or by somebody else
+        self._held: set[str] = set()
         self._said = False
         for run in runs.values():
             record = self._found(run.id)
@@ -43,27 +42,22 @@ class Worklist:
     @property
     def open(self) -> bool:
         """True while something is to be done, here or by another process."""
-        return bool(self.waiting or self._locks)
+        return bool(self.waiting or self._held)
 
     def claim(self) -> Run | None:
         """A run that nobody else is doing, locked; None if there is none at the moment."""
         for _ in range(len(self.waiting)):
             run = self.waiting.popleft()
-            lock = self.store.lock(run.id)
-            try:
-                lock.acquire()
-            except Timeout:
+            if not self._locked(run.id):
                 self.waiting.append(run)
                 continue
-            except OSError as e:
-                raise DpflbenchError(f"{lock.lock_file}: cannot be locked ({why(e)})") from None
             record = self._found(run.id, ours=True)
             if record is None:
-                self._locks[run.id] = lock
+                self._held.add(run.id)
                 return run
-            lock.release()
+            self._locks.pop(run.id).release()
             self.reused(record)
-        if self.waiting and not self._locks and not self._said:
+        if self.waiting and not self._held and not self._said:
             self._said = True
             count = len(self.waiting)
             self.say(f"waiting for {count} run{'s' * (count != 1)} that another process is doing")
@@ -72,19 +66,20 @@ class Worklist:
     def keep(self, record: Record) -> None:
         """Write the record of a claimed run and let go of it; its checkpoint has served."""
         self.store.write(record)
+        self._held.remove(record.id)
         lock = self._locks.pop(record.id)
-        if (
-            record.status in REUSABLE
-        ):  # whoever gets the lock now looks for the record first, so its file may go as well
-            with contextlib.suppress(OSError):
-                self.store.checkpoint(record.id).unlink(missing_ok=True)
-                Path(lock.lock_file).unlink(missing_ok=True)
-        lock.release()
+        if record.status not in REUSABLE:
+            lock.release()
+            return
+        with contextlib.suppress(OSError):
+            self.store.checkpoint(record.id).unlink(missing_ok=True)
+        lock.remove()  # whoever gets it now looks for the record first
 
     def give_back(self, run: Run) -> None:
         """Let go of a claimed run that was not finished; it is next in line."""
         self.waiting.appendleft(run)
-        self._locks.pop(run.id).release()
+        self._held.remove(run.id)
+        self._locks[run.id].release()
 
     def load(self, run: str) -> bytes | None:
         """The checkpoint of a run, None if there is none."""
@@ -99,6 +94,14 @@ class Worklist:
             write_atomically(self.store.checkpoint(run), checkpoint)
         except OSError as e:
             self.say(f"{run}: no checkpoint ({why(e)}); if it is stopped it starts over")
+
+    def _locked(self, run: str) -> bool:
+        """Whether the lock of a run is ours now."""
+        lock = self._locks.get(run) or self._locks.setdefault(run, self.store.lock(run))
+        try:
+            return lock.acquire()
+        except OSError as e:
+            raise DpflbenchError(f"{lock.path}: cannot be locked ({why(e)})") from None
 
     def _found(self, run: str, ours: bool = False) -> Record | None:
         """The record of a run if it need not be repeated. A damaged one is set aside by whoever holds the lock."""

@@ -61,13 +61,19 @@ def evaluate_mean_phi(engine: Engine, theta: Tensor, phi: Tensor, task: Task) ->
 
 
 @discreet
-def evaluate_clients(engine: Engine, theta: Tensor, phi: Tensor, task: Task) -> tuple[Floats, Floats]:
-    """Utility of each client on its own held-out shard [N]: with the shared model, and with its own phi; NaN without a
-    shard.
+def evaluate_clients(
+    engine: Engine, theta: Tensor, phi: Tensor, task: Task, models: Tensor | None = None
+) -> tuple[Floats, Floats]:
+    """Utility of each client on its own held-out shard [N]: with the shared model, and with its own phi and, where a
+    local rule has them, its own model [N, D]; NaN without a shard.
     """
     shards = task.holdout
     owner = np.repeat(np.arange(len(shards.sizes)), shards.sizes)
     shared = _by_client(scores(engine.predict(theta, None, shards.x), shards.y, task.n_classes), owner, len(phi))
+    if models is not None:
+        spans = zip(models, phi, shards.offsets[:-1], shards.offsets[1:], strict=True)
+        outputs = torch.cat([_own(engine, model, own, shards.x[a:b]) for model, own, a, b in spans if b > a])
+        return shared, _by_client(scores(outputs, shards.y, task.n_classes), owner, len(phi))
     if not phi.shape[1]:
         return shared, shared.copy()
     rows = torch.as_tensor(owner, device=theta.device)
@@ -76,6 +82,10 @@ def evaluate_clients(engine: Engine, theta: Tensor, phi: Tensor, task: Task) -> 
         or [engine.predict(theta, None, shards.x)]
     )
     return shared, _by_client(scores(outputs, shards.y, task.n_classes), owner, len(phi))
+
+
+def _own(engine: Engine, model: Tensor, phi: Tensor, x: Tensor) -> Tensor:
+    return engine.predict(model, phi.expand(len(x), -1) if len(phi) else None, x)
 
 
 def _by_client(score: Tensor, owner: np.ndarray, n_clients: int) -> Floats:

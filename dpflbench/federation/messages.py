@@ -5,17 +5,19 @@ The order is fixed here and nowhere else: the ledger is charged first and refuse
 local update runs, with noise on every release; only noisy rows and noisy losses are returned.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dpflbench.federation.calibration import Calibration
-from dpflbench.federation.gradients import Engine, bounded
+from dpflbench.federation.gradients import Engine
+from dpflbench.federation.minibatch import mean_losses
 from dpflbench.federation.redaction import discreet
 from dpflbench.federation.trust import LocalTrust
-from dpflbench.interfaces import ClientWork, Floats, Ints, Probe, Setup
+from dpflbench.interfaces import PLAIN, ClientWork, Event, Floats, Ints, LocalRule, Probe, Setup, State, Visit
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.privacy.unprotected import Unlimited
 from dpflbench.randomness import Streams
@@ -31,6 +33,8 @@ class Messages:
     received: Floats  # [K], noisy losses; empty without a probe
     stepped: Floats  # [K], NaN where not asked for
     loss_variance: Floats  # [K]
+    own: Mapping[str, Tensor]  # [K, ...], what the local rule keeps at these clients
+    shared: State  # of the local rule
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -44,6 +48,9 @@ class Participation:
     calibration: Calibration
     probe: Probe | None
     lr: float
+    rule: LocalRule = PLAIN
+    own: Mapping[str, Tensor] = field(default_factory=dict)  # the rule's rows of the cohort
+    shared: State = None
 
 
 @discreet
@@ -60,53 +67,54 @@ def participate(
     cohort, theta, probe, calibration = part.cohort, part.theta, part.probe, part.calibration
     ledger.charge(part.round, cohort, calibration.releases(cohort, probe))
     clipped = np.isfinite(setup.clip_norm)
-    clip = torch.as_tensor(calibration.clip_norm[cohort], device=theta.device) if clipped else None
+    paid = calibration.message.of(cohort)
     work = ClientWork(
         engine=engine,
         theta=theta,
         phi=part.phi,
         shards=shards,
         cohort=cohort,
-        clip_norm=clip,
+        clip_norm=torch.as_tensor(calibration.clip_norm[cohort], device=theta.device) if clipped else None,
         loss_bound=probe.loss_bound if probe else None,
+        event=paid,
+        batches=streams.draws("batch", part.round),
+        rule=part.rule,
+        visit=_visit(part, setup, paid),
     )
-    rng = streams.torch("noise", part.round, theta.device)
-    protect = trust.protect(setup.mechanism, calibration.message.scale[cohort], rng)
-    noisy, losses = setup.local.compute(work, protect)
-    row, own, none = noisy[:, : theta.numel()], noisy[:, theta.numel() :], np.zeros(0)
+    computed = setup.local.compute(work, trust.protect(setup.mechanism, paid, streams.draws("noise", part.round)))
+    message, losses = computed.messages, computed.losses
+    row, own, none = message[:, : theta.numel()], message[:, theta.numel() :], np.zeros(0)
+    kept = {"own": computed.own, "shared": computed.shared}
     if probe is None or losses is None:
-        return Messages(theta=row, phi=own, received=none, stepped=none, loss_variance=none)
+        return Messages(theta=row, phi=own, received=none, stepped=none, loss_variance=none, **kept)
     means = [losses]
     if probe.after_step:
-        means.append(_stepped_losses(engine, part, row, own, shards, probe.loss_bound))
+        # after its own noisy step: post-processing of a release, so the loss bound alone matters
+        means.append(mean_losses(work, theta - part.lr * row, part.phi - part.lr * own, probe.loss_bound))
     scale = calibration.loss_scale()[cohort]
-    noised = _probed(torch.stack(means), scale, setup, streams, part.round)
+    exact = torch.stack(means, 1).cpu()  # wanted on the host, and noised there: one copy
+    noisy = setup.mechanism.release(exact, scale, streams.draws("probe", part.round)).numpy()
     return Messages(
         theta=row,
         phi=own,
-        received=noised[0],
-        stepped=noised[1] if probe.after_step else np.full(len(cohort), np.nan),
+        received=noisy[:, 0],
+        stepped=noisy[:, 1] if probe.after_step else np.full(len(cohort), np.nan),
         loss_variance=setup.mechanism.variance(scale),
+        **kept,
     )
 
 
-def _probed(clean: Tensor, scale: Floats, setup: Setup, streams: Streams, round: int) -> Floats:
-    """Noisy losses [1 or 2, K] on the host."""
-    spread = torch.as_tensor(scale, dtype=torch.float32, device=clean.device).expand_as(clean).contiguous()
-    noisy = setup.mechanism.release(clean, spread, streams.torch("probe", round, clean.device))
-    return noisy.double().cpu().numpy()
-
-
-def _stepped_losses(
-    engine: Engine, part: Participation, row: Tensor, own: Tensor, shards: Shards, bound: float
-) -> Tensor:
-    """Mean clipped loss of each client after its own noisy step: post-processing of a release, so the loss bound alone
-    matters.
-    """
-    means = []
-    for k, n in enumerate(part.cohort):
-        start, stop = int(shards.offsets[n]), int(shards.offsets[n + 1])
-        theta, phi = part.theta - part.lr * row[k], part.phi[k] - part.lr * own[k]
-        losses = engine.losses(theta, phi, shards.x[start:stop], shards.y[start:stop])
-        means.append(bounded(losses, bound).mean())
-    return torch.stack(means)
+def _visit(part: Participation, setup: Setup, paid: Event) -> Visit:
+    """What the cohort's local rule begins with."""
+    steps = torch.as_tensor(paid.steps // setup.passes, dtype=part.theta.dtype, device=part.theta.device)
+    return Visit(
+        round=part.round,
+        rounds=setup.rounds,
+        theta=part.theta,
+        n_clients=setup.n_clients,
+        lr=part.lr,
+        server_lr=part.lr,
+        steps=steps,
+        shared=part.shared,
+        own=part.own,
+    )

@@ -5,7 +5,7 @@ and go on.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -14,14 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpflbench.errors import Diverged, PluginError
-from dpflbench.federation.calibration import Calibration, calibrate
+from dpflbench.errors import Diverged, PluginError, RunEnded
+from dpflbench.federation.calibration import Calibration, calibrate, check_affordable
 from dpflbench.federation.evaluate import Point, evaluate_global
 from dpflbench.federation.gradients import Engine
+from dpflbench.federation.leftovers import Inspection
 from dpflbench.federation.messages import Messages, Participation, participate
+from dpflbench.federation.pull import Pull
 from dpflbench.federation.schedule import check_plan, draw_cohort
+from dpflbench.federation.server import first_moments, stepped
 from dpflbench.federation.trust import LocalTrust, initial
-from dpflbench.interfaces import Algorithm, Ints, Losses, Plan, PlanView, Setup, Updates
+from dpflbench.interfaces import Algorithm, Ints, Losses, Plan, PlanView, Server, Setup, Updates
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.privacy.unprotected import Unlimited
 from dpflbench.randomness import Streams
@@ -38,9 +41,10 @@ class World:
     engine: Engine
     trust: LocalTrust
     streams: Streams
+    server: Server
     weight_decay: float
-    momentum: float
     evaluate_every: int
+    inspection: Inspection = field(default_factory=Inspection)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -49,15 +53,18 @@ class State:
 
     round: int
     theta: Tensor  # [D]
-    velocity: Tensor  # [D], of server momentum
+    server: tuple[Tensor, ...]  # moments [D] of the server's step
     phi: Tensor  # [N, P]
     aggregator: Any
+    shared: Any  # of the local rule
+    own: Mapping[str, Tensor]  # [N, ...], what the rule keeps at clients: no server code sees it
     plan: Plan | None
     plan_end: int  # the round at which the selector is asked again
     calibration: Calibration | None  # of the current plan
     uses_left: Ints  # [N], of the current plan
     used: Ints  # [N], over the run
     losses: Losses
+    pull: Pull
     points: tuple[tuple[int, Point], ...] = ()
     notes: tuple[dict[str, Any], ...] = ()
 
@@ -77,6 +84,8 @@ class Clock:
     samples: int = 0
     started: float = field(default_factory=time.perf_counter)
     cpu: float = field(default_factory=time.process_time)  # set anew when the rounds begin
+    laps: int = 0  # rounds this process has played
+    warm: tuple[float, float, int] = (0.0, 0.0, 0)  # after the first of them: the time, gradient, samples
 
     @contextmanager
     def gradients(self, samples: int) -> Iterator[None]:
@@ -86,23 +95,33 @@ class Clock:
         self.gradient += time.perf_counter() - began
         self.samples += samples
 
+    def lap(self) -> None:
+        """A round has ended; the first of a process pays for imports and first calls, so what follows is told apart."""
+        self.laps += 1
+        if self.laps == 1:
+            self.warm = (time.perf_counter(), self.gradient, self.samples)
+
 
 def initial_state(world: World, theta: Tensor, phi: Tensor) -> State:
     """The state before the first round, evaluated once."""
     n, none = world.setup.n_clients, np.zeros(0)
     losses = Losses(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), none, none, none)
+    shared, own = world.algorithm.rule.init(world.setup, theta)
     state = State(
         round=0,
         theta=theta,
-        velocity=torch.zeros_like(theta),
+        server=first_moments(world.server, theta),
         phi=phi,
         aggregator=initial(world.algorithm.aggregator, world.setup),
+        shared=shared,
+        own=own,
         plan=None,
         plan_end=0,
         calibration=None,
         uses_left=np.zeros(n, dtype=np.int64),
         used=np.zeros(n, dtype=np.int64),
         losses=losses,
+        pull=Pull(weight=np.zeros(n)),
     )
     return _evaluated(world, state)
 
@@ -116,13 +135,14 @@ def rounds(world: World, state: State, ledger: Ledger | Unlimited, clock: Clock 
         if state.round == state.plan_end:
             state = _planned(world, state, ledger)
         state = play(world, state, ledger, clock)
+        clock.lap()
         yield state
 
 
 def _planned(world: World, state: State, ledger: Ledger | Unlimited) -> State:
     """The state with a new plan, checked, and the noise it implies."""
     setup, left = world.setup, ledger.left
-    view = PlanView(setup, state.round, state.used.copy(), left.copy(), state.losses)
+    view = PlanView(setup, state.round, state.used, left, state.losses)
     plan = world.algorithm.selector.plan(view, world.streams.numpy("select", -1 - state.round))
     check_plan(
         plan,
@@ -131,6 +151,13 @@ def _planned(world: World, state: State, ledger: Ledger | Unlimited) -> State:
         rounds_left=view.rounds_left,
         who=world.algorithm.name,
     )
+    check_affordable(plan, left, state.used, setup, world.algorithm.name)
+    accountant = setup.accountant
+    if not accountant.adaptive and (plan.horizon < setup.rounds or plan.probe is not None):
+        raise RunEnded(
+            f"accountant {accountant.name} has a proof for plans fixed before the first round and equal releases; "
+            f"{world.algorithm.name} plans {'with losses' if plan.probe else 'in stages'}; allowed: accountant rdp"
+        )
     note = {**plan.notes, "round": state.round, "horizon": int(plan.horizon), **_terms(plan)}
     return replace(
         state,
@@ -165,11 +192,22 @@ def play(world: World, state: State, ledger: Ledger | Unlimited, clock: Clock) -
         calibration=calibration,
         probe=plan.probe,
         lr=lr,
+        rule=world.algorithm.rule,
+        own={name: value[rows] for name, value in state.own.items()},
+        shared=state.shared,
     )
-    with clock.gradients(int(world.task.train.sizes[cohort].sum())):
-        messages = participate(part, setup, world.trust, world.engine, world.task.train, ledger, world.streams)
-    direction, aggregator = _aggregated(world, state, cohort, messages)
-    velocity, theta = _stepped(state.theta, state.velocity, direction, world, lr)
+    paid = calibration.message.of(cohort)
+
+    def computed() -> Messages:
+        with clock.gradients(int((world.task.train.sizes[cohort] * paid.rate * paid.steps).sum())):
+            return participate(part, setup, world.trust, world.engine, world.task.train, ledger, world.streams)
+
+    messages = world.inspection.of(state.round, computed, (ledger, world.engine))
+    direction, aggregator, pull = _aggregated(world, state, cohort, messages)
+    if world.weight_decay:  # outside the clip, where it depends on no data
+        direction = direction + world.weight_decay * state.theta
+    step, server = stepped(world.server, direction, state.server)
+    theta = state.theta - lr * step
     phi = state.phi.index_copy(0, rows, part.phi - lr * messages.phi) if state.phi.shape[1] else state.phi
     used, uses_left = state.used.copy(), state.uses_left.copy()
     used[cohort] += 1
@@ -178,12 +216,15 @@ def play(world: World, state: State, ledger: Ledger | Unlimited, clock: Clock) -
         state,
         round=state.round + 1,
         theta=theta,
-        velocity=velocity,
+        server=server,
         phi=phi,
         aggregator=aggregator,
+        shared=messages.shared,
+        own={name: value.index_copy(0, rows, messages.own[name]) for name, value in state.own.items()},
         used=used,
         uses_left=uses_left,
         losses=_remembered(state.losses, messages, cohort, state.round),
+        pull=pull,
     )
     if not bool(torch.isfinite(theta).all()):
         raise Diverged(f"the model is no longer finite after round {after.round}")
@@ -191,8 +232,8 @@ def play(world: World, state: State, ledger: Ledger | Unlimited, clock: Clock) -
     return _evaluated(world, after) if due else after
 
 
-def _aggregated(world: World, state: State, cohort: Ints, messages: Messages) -> tuple[Tensor, Any]:
-    """The aggregator's direction, refused if it is not one."""
+def _aggregated(world: World, state: State, cohort: Ints, messages: Messages) -> tuple[Tensor, Any, Pull]:
+    """The aggregator's direction, refused if it is not one, its next state, and who has pulled so far."""
     setup, values, (_, calibration) = world.setup, messages.theta.contiguous(), state.planned
 
     def row(array: Any) -> Tensor:
@@ -204,14 +245,14 @@ def _aggregated(world: World, state: State, cohort: Ints, messages: Messages) ->
         epsilon=row(setup.epsilon[cohort]),
         delta=row(setup.delta[cohort]),
         n_examples=row(setup.n_examples[cohort]),
-        variance=row(setup.mechanism.variance(calibration.message.scale[cohort])),
+        variance=row(calibration.variance(setup.mechanism)[cohort]),
         round=state.round,
     )
     if not bool(torch.isfinite(values).all()):
         raise Diverged(f"a gradient is no longer finite in round {state.round}")
     versions, who = values._version, f"aggregator of {world.algorithm.name}"
     try:
-        direction, aggregator = world.trust.combine(world.algorithm.aggregator, updates, state.aggregator)
+        direction, aggregator, weights = world.trust.combine(world.algorithm.aggregator, updates, state.aggregator)
     except PluginError as e:
         raise PluginError(f"{who}: {e}") from None
     if values._version != versions:
@@ -225,16 +266,7 @@ def _aggregated(world: World, state: State, cohort: Ints, messages: Messages) ->
         )
     if not bool(torch.isfinite(direction).all()):
         raise PluginError(f"{who}: made non-finite values of finite updates in round {state.round}")
-    return direction, aggregator
-
-
-def _stepped(theta: Tensor, velocity: Tensor, direction: Tensor, world: World, lr: float) -> tuple[Tensor, Tensor]:
-    """Server step: weight decay outside the clip and momentum on noisy directions are post-processing."""
-    if world.weight_decay:
-        direction = direction + world.weight_decay * theta
-    if world.momentum:
-        direction = velocity = world.momentum * velocity + direction
-    return velocity, theta - lr * direction
+    return direction, aggregator, state.pull.after(updates, weights)
 
 
 def _remembered(losses: Losses, messages: Messages, cohort: Ints, round: int) -> Losses:

@@ -6,6 +6,9 @@ To try that many times at once, a federation of many clients is made, half of th
 other, all taking part in every round of the unchanged loop (`federation.simulate`): selector, transform, clipping,
 noise and ledger are the algorithm's own, and only the aggregator, which is the server's anyway, is replaced by a
 listener. What is told apart is held against what the ledger charged.
+
+`audit_noise` needs no attack: it holds what left clients against what they computed (`judges.residuals`), under the
+algorithm's own aggregator.
 """
 
 import math
@@ -22,14 +25,29 @@ from dpflbench.federation.gradients import Engine
 from dpflbench.federation.local import FullStep
 from dpflbench.federation.simulate import State, World, initial_state, rounds
 from dpflbench.federation.trust import LocalTrust
-from dpflbench.interfaces import Accountant, Algorithm, Floats, LearningRate, Mechanism, Setup, Updates
+from dpflbench.interfaces import (
+    PLAIN,
+    Accountant,
+    Algorithm,
+    Floats,
+    LearningRate,
+    LocalUpdate,
+    Mechanism,
+    Server,
+    Setup,
+    Updates,
+)
 from dpflbench.judges.bounds import Bound, Law, Promise, audit
+from dpflbench.judges.residuals import Examined, Tape, examine, is_normal, shadowed
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.randomness import Streams
 from dpflbench.tasks.task import Shards, Task
 
 FEATURES, OTHERS = 16, 12  # of an example; examples of a client beside the canary
+LARGE = 400  # examples of one client in sixteen, where noise is examined
 HUGE = 1000.0  # an input this large makes a gradient far longer than the clip bound of 1
+AUDIT_KEY = bytes(16)  # the attack does not know that, and a verdict can be had again
+FULL_STEP = FullStep()
 STEEP = 10.0  # difference of the two logits' weights along the second feature, where the model is not zero
 
 
@@ -101,14 +119,10 @@ def audit_algorithm(
 
     Without an epsilon, the one at which so many clients see most: 8 where the whole Gaussian curve can be used, else 2.
     """
-    if not algorithm.private:
-        raise DpflbenchError(f"{algorithm.name}: promises no privacy, there is nothing to audit")
-    if algorithm.mechanisms is not None and mechanism.name not in algorithm.mechanisms:
-        raise DpflbenchError(
-            f"{algorithm.name}: not defined for {mechanism.name}; allowed: {', '.join(sorted(algorithm.mechanisms))}"
-        )
-    law: Law = "laplace" if mechanism.law == "laplace" else "gaussian"
-    budget = epsilon or (8.0 if mechanism.law == "gaussian" else 2.0), 0.0 if accountant.pure else delta
+    check_full_step(algorithm)
+    check_defined(algorithm, mechanism)
+    law: Law = "gaussian" if is_normal(mechanism.law) else "laplace"  # the score of an attack, not a claim
+    budget = epsilon or standard(mechanism), 0.0 if accountant.pure else delta
     for canary in (c for c in canaries(many) if only is None or c.name in only):
         quiet, claim = listen(algorithm, muted(mechanism), accountant, canary, 2, *budget, seed)
 
@@ -117,6 +131,32 @@ def audit_algorithm(
             return seen[0::2], seen[1::2]
 
         yield canary.name, audit(release, claim, law, confidence, seed, quiet[1] - quiet[0])
+
+
+def check_full_step(algorithm: Algorithm) -> None:
+    """Raise DpflbenchError for algorithms that train at clients: `judges.sampled` attacks those."""
+    if trains(algorithm):
+        raise DpflbenchError(f"{algorithm.name}: trains at clients; what is attacked here is one full step")
+
+
+def trains(algorithm: Algorithm) -> bool:
+    """Whether an algorithm is defined for local training alone."""
+    return algorithm.trains or algorithm.rule != PLAIN
+
+
+def check_defined(algorithm: Algorithm, mechanism: Mechanism) -> None:
+    """Raise DpflbenchError where there is nothing to audit."""
+    if not algorithm.private:
+        raise DpflbenchError(f"{algorithm.name}: promises no privacy, there is nothing to audit")
+    if algorithm.mechanisms is not None and mechanism.name not in algorithm.mechanisms:
+        raise DpflbenchError(
+            f"{algorithm.name}: not defined for {mechanism.name}; allowed: {', '.join(sorted(algorithm.mechanisms))}"
+        )
+
+
+def standard(mechanism: Mechanism) -> float:
+    """The epsilon at which attacks see most: 8 where the whole Gaussian curve can be used, else 2."""
+    return 8.0 if is_normal(mechanism.law) else 2.0
 
 
 def listen(
@@ -132,49 +172,109 @@ def listen(
     """All a server sees of each client [N, M], even ones in one world and odd ones in the other, and what the ledger
     charged.
     """
-    task, module, streams = _task(canary, clients), nn.Linear(FEATURES, 2), Streams(seed)
+    world, _, phi = world_of(
+        replace(algorithm, aggregator=Listener()),
+        (mechanism, accountant),
+        task_of(canary, clients),
+        Federated(clients, canary.rounds, canary.lr, epsilon, delta),
+        Streams(seed, AUDIT_KEY),
+    )
+    ledger = Ledger(accountant, world.setup.epsilon, world.setup.delta)
+    *_, last = rounds(world, initial_state(world, canary.theta, phi), ledger)
+    return transcript(last, clients), _claim(ledger, mechanism)
+
+
+def audit_noise(
+    algorithm: Algorithm,
+    mechanism: Mechanism,
+    accountant: Accountant,
+    *,
+    epsilon: float | None = None,
+    delta: float = 1e-5,
+    clients: int = 2048,
+    many: int = 12,
+    seed: int = 0,
+) -> Examined:
+    """Residuals of everything that leaves clients of two sizes while the algorithm's own aggregator moves the model."""
+    check_full_step(algorithm)
+    check_defined(algorithm, mechanism)
+    asked = Federated(clients, many, 0.1, epsilon or standard(mechanism), 0.0 if accountant.pure else delta)
+    return examine(taped(algorithm, mechanism, accountant, asked, seed), mechanism.law)
+
+
+def taped(algorithm: Algorithm, mechanism: Mechanism, accountant: Accountant, asked: "Federated", seed: int) -> Tape:
+    """All releases of a federation whose clients have two sizes, one in sixteen the large one."""
+    tape, rng, clients = Tape(), np.random.default_rng(seed), asked.cohort
+    sizes = np.where(np.arange(clients) % 16 == 0, LARGE, OTHERS + 1)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    x = torch.from_numpy(rng.normal(size=(offsets[-1], FEATURES)).astype(np.float32))
+    y = torch.from_numpy(rng.integers(0, 2, offsets[-1]))
+    none = Shards(x[:0], y[:0], np.zeros(clients + 1, dtype=np.int64))
+    task = Task(Shards(x, y, offsets), none, x[:2], y[:2], 2, {})
+    noise = shadowed(mechanism, tape), accountant
+    world, theta, phi = world_of(algorithm, noise, task, asked, Streams(seed, AUDIT_KEY))
+    ledger = Ledger(accountant, world.setup.epsilon, world.setup.delta)
+    for _ in rounds(world, initial_state(world, theta, phi), ledger):
+        continue
+    return tape
+
+
+@dataclass(frozen=True, slots=True)
+class Federated:
+    """The federation of an audit: who takes part, how long, at which step and budget."""
+
+    cohort: int
+    rounds: int
+    lr: float
+    epsilon: float
+    delta: float
+    local: LocalUpdate = FULL_STEP
+
+
+def world_of(
+    algorithm: Algorithm, noise: tuple[Mechanism, Accountant], task: Task, asked: Federated, streams: Streams
+) -> tuple[World, Tensor, Tensor]:
+    """A world with a model of two logits, its first model and its transforms."""
+    (mechanism, accountant), clients, module = noise, len(task.train.sizes), nn.Linear(FEATURES, 2)
     layout = Engine(module, 2, mechanism.clip_order).layout
     phi = algorithm.transform.init(clients, (FEATURES,), layout, streams.torch("transform"))
-    engine = Engine(module, 2, mechanism.clip_order, algorithm.transform, phi.shape[1])
-    allowed = np.full(clients, epsilon), np.full(clients, delta)
+    allowed = np.full(clients, asked.epsilon), np.full(clients, asked.delta)
     setup = Setup(
         n_clients=clients,
-        cohort_size=clients,
-        rounds=canary.rounds,
+        cohort_size=asked.cohort,
+        rounds=asked.rounds,
         n_examples=task.train.sizes.astype(np.int64),
         epsilon=allowed[0],
         delta=allowed[1],
         budget=accountant.budget(*allowed),
         mechanism=mechanism,
         accountant=accountant,
-        local=FullStep(),
+        local=asked.local,
         clip_norm=1.0,
-        lr=LearningRate(canary.lr),
+        lr=LearningRate(asked.lr),
         layout=layout,
         phi_dim=phi.shape[1],
         n_classes=2,
+        neighbours=asked.local.neighbours,
+        passes=algorithm.rule.passes,
     )
     world = World(
-        algorithm=replace(algorithm, aggregator=Listener()),
+        algorithm=algorithm,
         setup=setup,
         task=task,
-        engine=engine,
+        engine=Engine(module, 2, mechanism.clip_order, algorithm.transform, phi.shape[1]),
         trust=LocalTrust(),
         streams=streams,
+        server=Server(),
         weight_decay=0.0,
-        momentum=0.0,
-        evaluate_every=canary.rounds,
+        evaluate_every=asked.rounds,
     )
-    ledger = Ledger(accountant, *allowed)
-    *_, last = rounds(world, initial_state(world, canary.theta, phi), ledger)
-    return _transcript(last, clients), _claim(ledger, mechanism)
+    return world, _theta(torch.zeros(2, FEATURES)), phi
 
 
 def muted(mechanism: Mechanism) -> Mechanism:
     """The mechanism, calibrating and charging as ever, that draws no noise: what the adversary computes in its head."""
-    kind = type(
-        "Muted", (type(mechanism),), {"__slots__": (), "sample": lambda self, scale, shape, rng: scale.new_zeros(shape)}
-    )
+    kind = type("Muted", (type(mechanism),), {"__slots__": (), "noised": lambda self, value, scale, draws: value})
     twin = copy(mechanism)
     object.__setattr__(twin, "__class__", kind)
     return twin
@@ -184,14 +284,15 @@ def _claim(ledger: Ledger, mechanism: Mechanism) -> Promise:
     spent = ledger.epsilon_spent()
     most = int(np.argmax(spent))
     mu = None
-    if mechanism.law == "gaussian":  # of all its releases together, whatever currency they were charged in
+    if is_normal(mechanism.law):  # of all its releases together, whatever currency they were charged in
         events = ledger.events()
         mine = events["client"] == most
         mu = math.sqrt(float(np.sum((events["sensitivity"][mine] / events["scale"][mine]) ** 2)))
     return Promise(float(spent[most]), float(ledger.delta[most]), mu)
 
 
-def _transcript(state: State, clients: int) -> Floats:
+def transcript(state: State, clients: int) -> Floats:
+    """All a listening server saw of each client [N, M]: its messages, then its losses."""
     losses = state.losses
     columns = [rows.double().numpy() for rows in state.aggregator]
     for t in np.unique(losses.round):
@@ -205,7 +306,8 @@ def _transcript(state: State, clients: int) -> Floats:
     return seen[:, ~np.isnan(seen).any(0)]
 
 
-def _task(canary: Canary, clients: int) -> Task:
+def task_of(canary: Canary, clients: int) -> Task:
+    """Half of the clients with the one canary, half with the other, in turn; it is the last example of each."""
     x = torch.stack([torch.cat([canary.others[0], example[None]]) for example, _ in canary.pair])  # [2, n, FEATURES]
     y = torch.stack([torch.cat([canary.others[1], torch.tensor([label])]) for _, label in canary.pair])
     half, size = clients // 2, OTHERS + 1

@@ -12,8 +12,9 @@ Each is a fact about the releases whatever made them; a claim above which it lie
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -92,6 +93,54 @@ def audit(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossed:
+    """Where an attack comes nearest to a promised curve of deltas over epsilons, or beyond it."""
+
+    epsilon: float
+    promised: float  # the delta there
+    delta: float  # the least the releases give away there, at the confidence asked for
+    trials: int  # fresh releases of each world
+
+    @property
+    def violated(self) -> bool:
+        """Whether the promise is refuted."""
+        return self.delta > self.promised
+
+
+def audit_curve(
+    release: Release,
+    curve: Sequence[tuple[float, float]],
+    confidence: float = 0.999,
+    seed: int = 0,
+    shift: Floats | None = None,
+) -> Crossed:
+    """As `audit`, against all (epsilon, delta) of a curve at once: its point is chosen on `seed` + 1 as well.
+
+    For noise that is normal around a mixture of shifts along one line, as of a record that is drawn now and then, the
+    likelihood ratio grows along that line, so that a linear score is the best one.
+    """
+    first, pilot, fresh = release(seed), release(seed + 1), release(seed + 2)
+    choices = []
+    for score in [fit(*first, "gaussian")] + ([] if shift is None else [fit(*first, "gaussian", shift)]):
+        scores = score(pilot[0]), score(pilot[1])
+        levels = np.unique(np.quantile(np.concatenate(scores), np.linspace(0.001, 0.999, THRESHOLDS)))
+        beyond = deltas_of(*_rates(*scores, levels, confidence), curve) - [delta for _, delta in curve]
+        at = np.unravel_index(int(beyond.argmax()), beyond.shape)
+        choices.append((float(beyond[at]), score, levels[[at[0]]], curve[int(at[1])]))
+    _, score, level, point = max(choices, key=lambda choice: choice[0])
+    rates = _rates(score(fresh[0]), score(fresh[1]), level, confidence)
+    found = float(deltas_of(*rates, [point])[0, 0])
+    return Crossed(epsilon=point[0], promised=point[1], delta=found, trials=min(map(len, fresh)))
+
+
+def deltas_of(false_alarms: Floats, misses: Floats, curve: Sequence[tuple[float, float]]) -> Floats:
+    """The delta that error rates [L] of tests refute from below at each epsilon of a curve [C]: [L, C]."""
+    grown = np.exp([epsilon for epsilon, _ in curve])
+    a, b = false_alarms[:, None], misses[:, None]
+    return np.asarray(np.maximum(1 - b - grown * a, 1 - a - grown * b))
+
+
 def fit(one: Floats, other: Floats, law: Law, shift: Floats | None = None) -> Callable[[Floats], Floats]:
     """A score that is larger in the other world: the log-likelihood ratio of independent coordinates around their
     centres.
@@ -131,10 +180,15 @@ def bounds_of(false_alarms: ArrayLike, misses: ArrayLike, delta: float) -> tuple
 
 
 def _bounds(one: Floats, other: Floats, thresholds: Floats, delta: float, confidence: float) -> tuple[Floats, Floats]:
+    return bounds_of(*_rates(one, other, thresholds, confidence), delta)
+
+
+def _rates(one: Floats, other: Floats, thresholds: Floats, confidence: float) -> tuple[Floats, Floats]:
+    """Upper bounds on false alarms and misses of each threshold."""
     alpha = (1 - confidence) / 2  # two rates
     alarms = len(one) - np.searchsorted(np.sort(one), thresholds, side="right")  # scores above
     misses = np.searchsorted(np.sort(other), thresholds, side="right")  # scores at or below
-    return bounds_of(upper_rate(alarms, len(one), alpha), upper_rate(misses, len(other), alpha), delta)
+    return upper_rate(alarms, len(one), alpha), upper_rate(misses, len(other), alpha)
 
 
 def trials_needed(
@@ -173,3 +227,23 @@ def trials_needed(
         middle = (low + high) // 2
         low, high = (low, middle) if seen(middle) else (middle, high)
     return high
+
+
+@cache
+def noise_seen(claim: Promise, law: Law, trials: int, confidence: float = 0.999) -> float:
+    """The share of the noise it should have below which a release is caught nine times in ten; 0: never."""
+    claimed = claim.epsilon if claim.mu is None else claim.mu
+    low, high = 0.05, 1.0
+
+    def caught(share: float) -> bool:
+        try:
+            return trials_needed(claimed, claimed / share, law, confidence) <= trials
+        except ValueError:
+            return False
+
+    if not caught(low):
+        return 0.0
+    while high - low > 0.005:
+        middle = (low + high) / 2
+        low, high = (middle, high) if caught(middle) else (low, middle)
+    return low

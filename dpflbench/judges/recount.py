@@ -3,27 +3,30 @@
 The recorded epsilon_spent is only compared, never used. Each check returns what it found wrong, in words.
 """
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpflbench.assembly import Assembler
 from dpflbench.canonical import content_digest
 from dpflbench.catalogue import Catalogue
 from dpflbench.errors import DpflbenchError
 from dpflbench.hookspecs import KINDS as KINDS_OF_PARTS
-from dpflbench.interfaces import Accountant, Event, LocalUpdate, Mechanism
+from dpflbench.interfaces import Accountant, Event, Mechanism
+from dpflbench.judges.coherence import EXACT, check_coherence
+from dpflbench.judges.explanation import check_explanation
+from dpflbench.judges.participation import Rules, check_participation
 from dpflbench.judges.second_accountant import SLACK
-from dpflbench.privacy.ledger import COLUMNS, KINDS, NOT_FROZEN, totals
-from dpflbench.privacy.sensitivity import loss_sensitivity
+from dpflbench.keys import Origin, key_of
+from dpflbench.privacy.chain import COLUMNS, chain_of
+from dpflbench.privacy.ledger import KINDS, epsilon_of, totals
 from dpflbench.results.record import Record
 from dpflbench.schema import build
 
 Array = NDArray[Any]
-EXACT = 1e-9  # relative: what recomputing a float64 formula on another machine may change
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +35,30 @@ class Recount:
 
     problems: tuple[str, ...]
     accountants: tuple[str, ...] = ()  # one or two; none where no privacy was promised
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The parts of a record's own configuration that say what a release is and costs."""
-
-    mechanism: Mechanism
-    accountant: Accountant
-    local: LocalUpdate
+    doubts: tuple[str, ...] = ()  # what could not be looked at
 
 
 def rules_of(config: Mapping[str, Any], catalogue: Catalogue) -> Rules:
     """The installed parts a record names; DpflbenchError if one is not installed."""
     noise = {k: v for k, v in config["privacy"]["mechanism"].items() if k != "accountant"}
     accountant = config["privacy"]["mechanism"]["accountant"]
+    local = _made(catalogue, "local_updates", config["federation"]["local"])
     return Rules(
         _made(catalogue, "mechanisms", noise),
         _made(catalogue, "accountants", accountant),
-        _made(catalogue, "local_updates", config["federation"]["local"]),
+        local,
+        config["privacy"].get("neighbours", local.neighbours),
+        _passes(config["algorithm"], catalogue) if local.ruled else 1,
     )
+
+
+def _passes(given: Mapping[str, Any], catalogue: Catalogue) -> int:
+    """How often the local rule of an algorithm goes over its steps."""
+    problems: list[str] = []
+    made = Assembler(catalogue, problems).algorithm(given, "algorithm")
+    if problems:
+        raise DpflbenchError(problems[0])
+    return int(made.value.rule.passes)
 
 
 def _made(catalogue: Catalogue, kind: str, given: Mapping[str, Any]) -> Any:
@@ -64,30 +71,61 @@ def _made(catalogue: Catalogue, kind: str, given: Mapping[str, Any]) -> Any:
     return made
 
 
-def recount(record: Record, catalogue: Catalogue) -> Recount:
-    """What is wrong with one record taken by itself."""
-    problems = []
+def recount(record: Record, catalogue: Catalogue, second: bool = True) -> Recount:
+    """What is wrong with one record taken by itself; the second accountant, who may be slow, is asked if `second`."""
+    problems = check_coherence(record)
     facts, config = record.facts, record.config
     if facts and content_digest([config, record.plugins, facts["data_digest"]])[:20] != record.id:
         problems.append("the run id is not the digest of configuration, plugins and data")
-    if not record.private:
-        if record.events and len(record.events["client"]):
-            problems.append("not private, and yet there are releases in a ledger")
+    if not record.private or not facts:
         return Recount(tuple(problems))
-    if not record.events or not facts:
-        if record.status == "done":
-            problems.append("done, and yet there is no ledger")
-        return Recount(tuple(problems))
+    if not record.events:
+        return Recount((*problems, "private, and yet there is no ledger"))
     malformed = check_columns(record)
     if malformed:
         return Recount((*problems, *malformed))
-    rules = rules_of(config, catalogue)
-    budgets = {"epsilon": record.clients["epsilon"], "delta": record.clients["delta"]}
-    if content_digest({"accountant": rules.accountant.name, **budgets, **record.events}) != facts["ledger_digest"]:
-        problems.append("the ledger digest does not match the releases")
-    problems += [*check_budgets(record, catalogue), *check_schedule(record), *check_sensitivities(record, rules)]
-    found, accountants = check_spending(record, rules)
+    try:
+        rules = rules_of(config, catalogue)
+    except DpflbenchError as e:  # not installed here
+        return Recount(tuple(problems), doubts=(f"its releases cannot be priced here: {e}",))
+    problems += [*check_noise(record, rules.mechanism), *check_chain(record, rules.accountant)]
+    problems += [*check_budgets(record, catalogue), *check_participation(record, rules)]
+    if record.status == "done":
+        problems += check_explanation(record, rules)
+    found, accountants = check_spending(record, rules, second)
     return Recount((*problems, *found), accountants)
+
+
+def check_noise(record: Record, mechanism: Mechanism) -> Iterator[str]:
+    """The noise has the law its mechanism draws, and hangs on the key and the name that its configuration says."""
+    law, noise, privacy = record.facts["mechanism"]["law"], record.facts["noise"], record.config["privacy"]
+    if law != mechanism.law.name:
+        yield f"noise of law {law}, {mechanism.name} is {mechanism.law.name}"
+    key, pinned = key_of(noise["key"], "facts.noise.key"), privacy.get("noise_key")
+    if (noise["origin"] == "pinned") != (pinned is not None) or noise["origin"] not in get_args(Origin):
+        yield f"its noise key is {noise['origin']}, and its configuration pins {'one' if pinned else 'none'}"
+    elif pinned is not None and key != key_of(pinned, "privacy.noise_key"):
+        yield "its noise key is not the one its configuration pins"
+    name = "" if privacy.get("paired_noise") else content_digest(record.config) if pinned else record.id
+    if noise["run"] != name:
+        yield f"its noise is that of '{noise['run']}', by its configuration that of '{name}'"
+
+
+def check_chain(record: Record, accountant: Accountant) -> list[str]:
+    """Every link of the ledger's chain, from budgets and releases."""
+    facts, clients = record.facts, record.clients
+    chain = chain_of(accountant.name, clients["epsilon"], clients["delta"], record.events)
+    kept, links = np.asarray(facts.get("ledger_chain")), chain.links
+    problems = [] if chain.digest == facts["ledger_digest"] else ["the ledger digest does not match the releases"]
+    if kept.shape != links.shape:
+        problems.append(
+            f"the ledger's chain has {len(kept) if kept.ndim else 'no'} links, {len(links)} rounds were charged"
+        )
+    elif not np.array_equal(kept, links):
+        at = int((kept != links).any(1).argmax())
+        round = np.unique(record.events["round"])[at]
+        problems.append(f"the ledger's chain breaks in round {round}: its releases, or budgets, are not those charged")
+    return problems
 
 
 def check_columns(record: Record) -> list[str]:
@@ -95,6 +133,8 @@ def check_columns(record: Record) -> list[str]:
     events, n = record.events, int(record.config["federation"]["clients"])
     if set(events) != set(COLUMNS) or len({len(column) for column in events.values()}) != 1:
         return [f"releases need columns {', '.join(COLUMNS)} of one length"]
+    if any(events[name].dtype != dtype for name, dtype in COLUMNS.items()):
+        return [f"releases are {', '.join(str(c.dtype) for c in events.values())}"]
     for name in ("n_examples", "epsilon", "delta", "epsilon_spent"):
         if record.clients[name].shape != (n,):
             return [f"clients.{name} has shape {record.clients[name].shape}, there are {n} clients"]
@@ -133,102 +173,31 @@ def check_budgets(record: Record, catalogue: Catalogue) -> list[str]:
     return problems
 
 
-def check_schedule(record: Record) -> list[str]:
-    """Each round has exactly the configured number of distinct clients, losses come from them alone, and uses are as
-    recorded.
-    """
-    federation, events = record.config["federation"], record.events
-    n, size, rounds = int(federation["clients"]), int(federation["cohort"]), int(federation["rounds"])
-    taking_part = events["kind"] != KINDS.index("loss")
-    pairs = events["round"].astype(np.int64) * n + events["client"]
-    cohort, times = np.unique(pairs[taking_part], return_counts=True)
-    problems = []
-    if (times > 1).any():
-        problems.append(f"round {cohort[times > 1][0] // n}: client {cohort[times > 1][0] % n} takes part twice")
-    per_round = np.bincount(cohort // n, minlength=rounds)
-    played = rounds if record.status == "done" else int(per_round.nonzero()[0].max(initial=-1)) + 1
-    odd = np.flatnonzero(per_round[:played] != size)
-    if len(odd):
-        problems.append(f"round {odd[0]}: {per_round[odd[0]]} clients take part, the cohort is {size}")
-    stray = ~np.isin(pairs[~taking_part], cohort)
-    if stray.any():
-        problems.append(
-            f"round {events['round'][~taking_part][stray][0]}: a loss from a client that does not take part"
-        )
-    uses = record.clients.get("uses")
-    if record.status == "done" and (uses is None or not np.array_equal(np.bincount(cohort % n, minlength=n), uses)):
-        problems.append("the recorded uses are not those of the ledger")
-    return problems
-
-
-def check_sensitivities(record: Record, rules: Rules) -> list[str]:
-    """Every release has the sensitivity, rate and steps that clip bound, loss bound and client size imply, and noise of
-    a positive scale.
-    """
-    events, size = record.events, record.clients["n_examples"].astype(np.int64)
-    if int(size.sum()) != int(record.facts["n_train"]):
-        return [f"clients hold {int(size.sum())} examples, the run {record.facts['n_train']}"]
-    problems = [] if (events["scale"] > 0).all() else ["a release without noise"]
-    starts = np.array([int(note["round"]) for note in record.notes])
-    if not len(starts) or starts[0] != 0 or (np.diff(starts) <= 0).any():
-        return [*problems, "the plans of the run are not in its notes"]
-    which = np.searchsorted(starts, events["round"], side="right") - 1
-    for at, note in enumerate(record.notes):
-        for number, kind in enumerate(KINDS):
-            rows = (which == at) & (events["kind"] == number)
-            if rows.any():
-                problems += _check_kind(record, rules, note, kind, rows)
-    return problems
-
-
-def _check_kind(record: Record, rules: Rules, note: Mapping[str, Any], kind: str, rows: Array) -> list[str]:
-    """Releases of one kind under one plan, held against what the local update says they are."""
-    size, whose = record.clients["n_examples"].astype(np.int64), record.events["client"][rows]
-    factor = np.asarray(note.get("clip_factor", np.ones(len(size))), dtype=np.float64)
-    clip = float(record.config["privacy"]["clip"]) * factor
-    bound = float((note.get("probe") or {}).get("loss_bound", math.nan))
-    if kind != "gradient" and not bound > 0:
-        return [f"a {kind} release in a plan without a probe"]
-    if kind == "loss":
-        expected = rules.mechanism.event(kind, loss_sensitivity(bound, size)).of(whose)
-    else:
-        expected = rules.local.event(rules.mechanism, clip, size, bound if kind == "joint" else 0.0).of(whose)
-    for name in ("sensitivity", "rate", "steps"):
-        found, wanted = record.events[name][rows], getattr(expected, name)
-        wrong = np.flatnonzero(~np.isclose(found, wanted, rtol=EXACT, atol=0))
-        if len(wrong):
-            at = wrong[0]
-            return [
-                f"client {whose[at]}: {kind} {name} {found[at]:.9g}, clip, loss bound and size give {wanted[at]:.9g}"
-            ]
-    return []
-
-
-def check_spending(record: Record, rules: Rules) -> tuple[list[str], tuple[str, ...]]:
+def check_spending(record: Record, rules: Rules, ask: bool = True) -> tuple[list[str], tuple[str, ...]]:
     """No client's epsilon, by the run's accountant and by its second opinion, is above its budget or what was
     recorded.
     """
     events, clients, accountant = record.events, record.clients, rules.accountant
     whose = events["client"].astype(np.int64)
     columns = {name: events[name] for name in ("sensitivity", "scale", "rate", "steps")}
-    releases = Event(kind="gradient", law=rules.mechanism.law, **columns)
+    releases = Event(kind="gradient", law=rules.mechanism.law.name, neighbours=rules.neighbours, **columns)
     why = accountant.supports(releases)
     if why:
         return [f"accountant {accountant.name} has no proof for the releases: {why}"], ()
-    cost = accountant.cost(releases)
-    total, order = totals(whose, events["round"], cost, accountant.budget(clients["epsilon"], clients["delta"]))
-    charged = np.where(order[:, None] == np.arange(cost.shape[1]), total, np.inf)  # one frozen order a client
-    spent = np.where(order == NOT_FROZEN, 0.0, accountant.epsilon(charged, clients["delta"]))
-    problems = []
-    if events["cost"].size != cost.size or not np.allclose(
-        events["cost"].reshape(cost.shape), cost, rtol=EXACT, atol=0
-    ):
+    budgets = clients["epsilon"], clients["delta"]
+    curve = accountant.of(*(column[whose] for column in budgets)).cost(releases)
+    total, order = totals(whose, events["round"], curve, accountant.of(*budgets).budget(*budgets))
+    spent = epsilon_of(accountant, total, order, curve.shape[1], *budgets)
+    problems = [] if accountant.adaptive else _unequal(record, accountant)
+    if not np.allclose(events["cost"], curve[np.arange(len(whose)), order[whose]], rtol=EXACT, atol=0):
         problems.append("a recorded cost is not that of its release")
     problems += _overspent(spent, clients["epsilon"], accountant.name)
     differs = ~(np.abs(spent - clients["epsilon_spent"]) <= SLACK * (1 + spent))
     if differs.any():
         at = int(np.flatnonzero(differs)[0])
         problems.append(f"client {at}: recorded epsilon {clients['epsilon_spent'][at]:.9g}, recomputed {spent[at]:.9g}")
+    if not ask and type(accountant).second_opinion is not Accountant.second_opinion:
+        return problems, (accountant.name, "another who was not asked")
     second = accountant.second_opinion(releases, whose, clients["delta"])
     if second is None:
         return problems, (accountant.name,)
@@ -239,6 +208,18 @@ def check_spending(record: Record, rules: Rules) -> tuple[list[str], tuple[str, 
         at = int(np.flatnonzero(above)[0])
         problems.append(f"client {at}: epsilon {spent[at]:.9g} by {accountant.name}, {theirs[at]:.9g} by {name}")
     return problems, (accountant.name, name)
+
+
+def _unequal(record: Record, accountant: Accountant) -> list[str]:
+    """What an accountant for plans fixed beforehand has no proof for: another plan on the way, unequal releases."""
+    if len(record.notes) > 1:
+        return [f"{len(record.notes)} plans; accountant {accountant.name} has a proof for one, made before the first"]
+    columns = [record.events[name] for name in ("client", "kind", "sensitivity", "scale", "rate", "steps")]
+    kinds = np.unique(np.stack([np.asarray(column, dtype=np.float64) for column in columns]), axis=1)
+    twice = kinds[0, 1:][np.diff(kinds[0]) == 0]
+    if not len(twice):
+        return []
+    return [f"client {int(twice[0])}: releases that differ; accountant {accountant.name} has a proof for equal ones"]
 
 
 def _overspent(spent: Array, allowed: Array, who: str) -> list[str]:

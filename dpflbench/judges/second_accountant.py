@@ -75,7 +75,8 @@ def opinion(
     spent = np.zeros(len(delta))
     order = np.argsort(client, kind="stable")
     owners, starts = np.unique(client[order], return_index=True)
-    for n, ratios in zip(owners, np.split(ratio[order], starts[1:]), strict=True):
+    parts = np.split(ratio[order], starts[1:]) if len(owners) else []
+    for n, ratios in zip(owners, parts, strict=True):
         values, counts = np.unique(ratios, return_counts=True)
         releases = tuple((float(v), int(c)) for v, c in zip(values, counts, strict=True))
         spent[n] = price(releases, float(delta[n]))

@@ -18,24 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpflbench.canonical import content_digest
 from dpflbench.errors import BudgetExceeded, RunEnded
 from dpflbench.interfaces import Accountant, Event, Floats, Ints
+from dpflbench.privacy.chain import COLUMNS, Chain, chain_of
 
 KINDS = ("gradient", "loss", "joint")  # Record.events["kind"] counts them
 BUDGET_SHARE, LIMIT_SHARE = 1 - 2.0**-33, 1 - 2.0**-34
 NOT_FROZEN = -1
 Array = NDArray[Any]
-COLUMNS: Mapping[str, type[np.generic]] = {
-    "client": np.int32,
-    "round": np.int32,
-    "kind": np.int8,
-    "sensitivity": np.float64,
-    "scale": np.float64,
-    "rate": np.float64,
-    "steps": np.int32,
-    "cost": np.float64,
-}
 
 
 class LedgerError(RunEnded):
@@ -56,7 +46,8 @@ class Ledger:
             raise LedgerError(
                 f"ledger: epsilon has shape {self.epsilon.shape}, delta {self.delta.shape}; allowed: [N] and [N]"
             )
-        allowed = np.asarray(accountant.budget(self.epsilon, self.delta), dtype=np.float64)  # [N, A]
+        own = accountant.of(self.epsilon, self.delta)
+        allowed = np.asarray(own.budget(self.epsilon, self.delta), dtype=np.float64)  # [N, A]
         if allowed.ndim != 2 or len(allowed) != len(self.epsilon) or not (allowed >= 0).all():
             raise LedgerError(
                 f"accountant {accountant.name}: budget of shape {allowed.shape}; allowed: [N, A], not negative"
@@ -64,9 +55,10 @@ class Ledger:
         self.budget = allowed * BUDGET_SHARE
         self.used: Ints = np.zeros(len(allowed), dtype=np.int64)  # [N], participations
         self._limit = allowed * LIMIT_SHARE
-        self._spent = np.zeros_like(allowed)
+        self._spent = np.zeros(len(allowed))  # [N], at the frozen order
         self._order = np.full(len(allowed), 0 if allowed.shape[1] == 1 else NOT_FROZEN)
         self._chunks: dict[str, list[Array]] = {name: [] for name in COLUMNS}
+        self._chain = Chain(accountant.name, self.epsilon, self.delta)
 
     @property
     def n_clients(self) -> int:
@@ -77,11 +69,11 @@ class Ledger:
     def left(self) -> Floats:
         """[N, A], what calibration may still spend; never negative, and 0 at all orders but a client's frozen one."""
         counts = (self._order[:, None] == NOT_FROZEN) | (self._order[:, None] == np.arange(self.budget.shape[1]))
-        return np.where(counts, np.maximum(self.budget - self._spent, 0.0), 0.0)
+        return np.where(counts, np.maximum(self.budget - self._spent[:, None], 0.0), 0.0)
 
     @property
     def spent(self) -> Floats:
-        """[N, A], what the releases so far cost."""
+        """[N], what the releases so far cost at each client's order."""
         return self._spent.copy()
 
     def charge(self, round: int, clients: Array, releases: Sequence[Event]) -> None:
@@ -90,27 +82,24 @@ class Ledger:
         BudgetExceeded, and nothing recorded, if a client cannot pay for all of them.
         """
         clients = np.asarray(clients)
-        costs = [self._priced(round, clients, event) for event in releases]
-        cost = np.sum(costs, axis=0)  # [K, A]
-        total = self._spent[clients] + costs[0]
-        for more in costs[1:]:  # one after the other, as a reader of the events adds them up
-            total = total + more
-        limit, rows = self._limit[clients], np.arange(len(clients))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            best = np.argmin(np.where(limit > 0, cost / limit, np.inf), axis=1)
-        order = np.where(self._order[clients] == NOT_FROZEN, best, self._order[clients])
-        at, most = total[rows, order], limit[rows, order]
-        sound = np.all([(c[rows, order] >= 0) & np.isfinite(c[rows, order]) for c in costs], axis=0)
-        fits = (at <= most) & sound  # no noise fits nowhere
+        curves = [self._priced(round, clients, event) for event in releases]
+        limit, rows, frozen = self._limit[clients], np.arange(len(clients)), self._order[clients]
+        order = np.where(frozen == NOT_FROZEN, cheapest(np.sum(curves, axis=0), limit), frozen)
+        costs, total = [curve[rows, order] for curve in curves], self._spent[clients]
+        for cost in costs:  # one after the other, as a reader of the events adds them up
+            total = total + cost
+        sound = np.all([(cost >= 0) & np.isfinite(cost) for cost in costs], axis=0)
+        fits = (total <= limit[rows, order]) & sound  # no noise fits nowhere
         if not fits.all():
-            raise self._refusal(round, int(np.flatnonzero(~fits)[0]), clients, releases, cost)
+            at = int(np.flatnonzero(~fits)[0])
+            raise self._refusal(round, at, clients, releases, float(np.sum(costs, axis=0)[at]), limit[at, order[at]])
         self._spent[clients], self._order[clients] = total, order
         self.used[clients] += 1
         for event, each in zip(releases, costs, strict=True):
             self._append(round, clients, event, each)
 
     def events(self) -> dict[str, Array]:
-        """All releases in order, as columns (see `Record`); cost is [R], or [R, A] for a curve."""
+        """All releases in order, as columns (see `Record`); of a curve, the cost at the client's order."""
         empty = {name: np.empty(0, dtype) for name, dtype in COLUMNS.items()}
         return {name: np.concatenate(parts) if parts else empty[name] for name, parts in self._chunks.items()}
 
@@ -118,18 +107,21 @@ class Ledger:
         """[N], the epsilon at each client's own delta that its releases amount to; 0 for a client that released
         nothing.
         """
-        seen = (self._spent != 0).any(-1)
-        spent = np.zeros(self.n_clients)
-        total = np.where(self._order[:, None] == np.arange(self._spent.shape[1]), self._spent, np.inf)
-        spent[seen] = self.accountant.epsilon(total[seen], self.delta[seen])
-        return spent
+        return epsilon_of(self.accountant, self._spent, self._order, self.budget.shape[1], self.epsilon, self.delta)
 
     def digest(self) -> str:
         """SHA-256 over accountant, budgets and events: equal ledgers, equal digests."""
-        return content_digest({"accountant": self.accountant.name, **self.state()})
+        return self._chain.digest
+
+    def chain(self) -> Array:
+        """A link a round charged; each covers the one before (see `privacy.chain`)."""
+        return self._chain.links
 
     def state(self) -> dict[str, Array]:
         """All that `restored` needs, as arrays."""
+        return {"order": self._order.copy(), **self._columns()}
+
+    def _columns(self) -> dict[str, Array]:
         return {"epsilon": self.epsilon.copy(), "delta": self.delta.copy(), **self.events()}
 
     def restored(self, state: Mapping[str, Array]) -> "Ledger":
@@ -141,26 +133,31 @@ class Ledger:
         count = len(columns["client"])
         if count == 0:
             return ledger
-        client, cost = columns["client"].astype(np.int64), columns["cost"].reshape(count, -1)
-        if client.min() < 0 or client.max() >= ledger.n_clients or cost.shape[1] != ledger.budget.shape[1]:
+        client, cost, order = columns["client"].astype(np.int64), columns["cost"], np.asarray(state["order"])
+        inside = 0 <= client.min() <= client.max() < ledger.n_clients and order.shape == ledger._order.shape
+        if not inside or not np.isin(order[client], range(ledger.budget.shape[1])).all():
             raise LedgerError(
-                f"ledger state: clients {client.min()} to {client.max()}, costs {cost.shape}: do not fit the budgets"
+                f"ledger state: clients {client.min()} to {client.max()}, orders of {order.shape}: do not fit the "
+                "budgets"
             )
-        ledger._spent, ledger._order = totals(client, columns["round"], cost, ledger._limit)
+        np.add.at(ledger._spent, client, cost)
+        ledger._order = order.astype(np.int64)
         np.add.at(ledger.used, np.unique(np.stack([client, columns["round"]]), axis=1)[0], 1)
         rows = np.unique(client)
-        fits = ledger._spent[rows, ledger._order[rows]] <= ledger._limit[rows, ledger._order[rows]]
+        fits = ledger._spent[rows] <= ledger._limit[rows, ledger._order[rows]]
         if not (fits.all() and (cost >= 0).all()):
             raise BudgetExceeded(
                 f"ledger state: {(~fits).sum()} clients spent more than they have, or a cost is negative"
             )
         ledger._chunks = {name: [column] for name, column in columns.items()}
+        ledger._chain = chain_of(self.accountant.name, self.epsilon, self.delta, columns)
         return ledger
 
     def _priced(self, round: int, clients: Array, event: Event) -> Floats:
         """What each row of an event costs [K, A], refused if it is no release that can be accounted for."""
         self._check(round, clients, event)
-        cost = np.asarray(self.accountant.cost(event), dtype=np.float64)
+        accountant = self.accountant.of(self.epsilon[clients], self.delta[clients])
+        cost = np.asarray(accountant.cost(event), dtype=np.float64)
         if cost.shape != (len(clients), self.budget.shape[1]):
             raise LedgerError(
                 f"accountant {self.accountant.name}: cost of shape {cost.shape} for {len(clients)} clients; "
@@ -197,13 +194,15 @@ class Ledger:
                     f"round {round}, client {clients[at]}: {name} {values[at]} of the noise; allowed: 0 or more"
                 )
 
-    def _refusal(self, round: int, at: int, clients: Array, releases: Sequence[Event], cost: Floats) -> BudgetExceeded:
+    def _refusal(
+        self, round: int, at: int, clients: Array, releases: Sequence[Event], cost: float, have: float
+    ) -> BudgetExceeded:
         client, kinds = int(clients[at]), " and ".join(event.kind for event in releases)
-        have, spent, more = (_show(values) for values in (self._limit[client], self._spent[client], cost[at]))
         scales = ", ".join(f"{event.scale[at]:.6g}" for event in releases)
         return BudgetExceeded(
-            f"round {round}, client {client}: a {kinds} release at scale {scales} costs {more}, {spent} of {have} is "
-            f"spent (epsilon {self.epsilon[client]:.6g}, delta {self.delta[client]:.3g}, {self.accountant.name})"
+            f"round {round}, client {client}: a {kinds} release at scale {scales} costs {cost:.6g}, "
+            f"{self._spent[client]:.6g} of {have:.6g} is spent "
+            f"(epsilon {self.epsilon[client]:.6g}, delta {self.delta[client]:.3g}, {self.accountant.name})"
         )
 
     def _append(self, round: int, clients: Array, event: Event, cost: Floats) -> None:
@@ -215,25 +214,41 @@ class Ledger:
             "scale": event.scale,
             "rate": event.rate,
             "steps": event.steps,
-            "cost": cost[:, 0] if cost.shape[1] == 1 else cost,
+            "cost": cost,
         }
-        for name, dtype in COLUMNS.items():
-            self._chunks[name].append(np.array(row[name], dtype=dtype))
+        kept = {name: np.array(row[name], dtype=dtype) for name, dtype in COLUMNS.items()}
+        for name, column in kept.items():
+            self._chunks[name].append(column)
+        self._chain.add(kept)
+
+
+def cheapest(cost: Floats, limit: Floats) -> Ints:
+    """The order [K] at which a participation [K, A] takes the smallest share of the budget [K, A]."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.argmin(np.where(limit > 0, cost / limit, np.inf), axis=1), dtype=np.int64)
 
 
 def totals(client: Ints, round: Array, cost: Floats, limit: Floats) -> tuple[Floats, Ints]:
-    """What releases in order [R], [R], [R, A] add up to [N, A], and the order each client is charged at [N].
+    """What releases in order [R], [R], [R, A] add up to [N], and the order each client is charged at [N].
 
     Sums are made one after the other, as charges are. `limit` is [N, A]; NOT_FROZEN for a client without a release.
     """
-    total, order = np.zeros_like(limit), np.full(len(limit), NOT_FROZEN)
-    np.add.at(total, client, cost)
-    for n in np.unique(client):
-        mine = client == n
-        first = cost[mine & (round == round[mine][0])].sum(0)
-        order[n] = 0 if cost.shape[1] == 1 else np.argmin(np.where(limit[n] > 0, first / limit[n], np.inf))
+    seen, at = np.unique(client, return_index=True)
+    began = np.zeros(len(limit), dtype=np.int64)
+    began[seen] = round[at]
+    first, opening, total = round == began[client], np.zeros_like(limit), np.zeros(len(limit))
+    np.add.at(opening, client[first], cost[first])
+    order = np.full(len(limit), NOT_FROZEN, dtype=np.int64)
+    order[seen] = 0 if limit.shape[1] == 1 else cheapest(opening[seen], limit[seen])
+    np.add.at(total, client, cost[np.arange(len(client)), order[client]])
     return total, order
 
 
-def _show(values: Floats) -> str:
-    return f"{values[0]:.6g}" if len(values) == 1 else "[" + " ".join(f"{v:.4g}" for v in values) + "]"
+def epsilon_of(
+    accountant: Accountant, spent: Floats, order: Ints, orders: int, epsilon: Floats, delta: Floats
+) -> Floats:
+    """The epsilon [N] that a total [N] at one order a client amounts to; 0 for a client that spent nothing."""
+    seen, found = spent != 0, np.zeros(len(spent))
+    curve = np.where(order[seen, None] == np.arange(orders), spent[seen, None], np.inf)
+    found[seen] = accountant.of(epsilon[seen], delta[seen]).epsilon(curve, delta[seen])
+    return found

@@ -26,18 +26,18 @@ delta first, and where half of it would go, no answer is given.
 import math
 from collections import Counter
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.interfaces import Floats, Ints
+from dpflbench.interfaces import Floats, Ints, Neighbours
 from dpflbench.privacy.gaussian_dp import mu_of
 from dpflbench.privacy.renyi import checked
 from dpflbench.privacy.search import Rows, largest
+from dpflbench.privacy.sensitivity import CLIPS
 
-Relation = Literal["zero_out", "replace"]
-CLIPS = {"zero_out": 1.0, "replace": 2.0}  # the sensitivity of a relation in clip bounds
+Relation = Neighbours
 Releases = tuple[tuple[float, float, int], ...]  # noise, rate and steps of each distinct setting
 LOST = 2.0**-52  # of delta a step
 COARSEST, POINTS, FINE = (
@@ -50,12 +50,8 @@ COARSEST, POINTS, FINE = (
 @lru_cache(maxsize=1 << 16)
 def epsilon(releases: Releases, delta: float, relation: Relation) -> float:
     """The epsilon at delta that these releases amount to under the relation; 0 for none, infinite without noise."""
-    from dp_accounting.pld import privacy_loss_distribution as pld
-    from dp_accounting.privacy_accountant import NeighboringRelation
-
     if relation not in CLIPS:
         raise DpflbenchError(f"pld: relation '{relation}'; allowed: {', '.join(CLIPS)}")
-    neighbours = NeighboringRelation.REPLACE_ONE if relation == "replace" else NeighboringRelation.REPLACE_SPECIAL
     releases = tuple(row for row in releases if row[1] > 0 and row[2] > 0 and row[0] < math.inf)
     if not releases:
         return 0.0
@@ -69,21 +65,46 @@ def epsilon(releases: Releases, delta: float, relation: Relation) -> float:
     widest = max((10 + 1 / noise) / noise for noise, _, _ in releases)
     grid = COARSEST
     while True:
-        total = pld.identity(value_discretization_interval=grid)
-        for noise, rate, steps in releases:
-            one = pld.from_gaussian_mechanism(
-                # at rate 1 steps compose exactly
-                CLIPS[relation] * (noise / math.sqrt(steps) if rate == 1 else noise),
-                value_discretization_interval=grid,
-                sampling_prob=rate,
-                neighboring_relation=neighbours,
-            )
-            total = total.compose(one if rate == 1 else one.self_compose(steps))
-        found = float(total.get_epsilon_for_delta(delta - lost))
+        found = float(_composed(releases, relation, grid).get_epsilon_for_delta(delta - lost))
         wanted = max(found / (FINE * math.sqrt(count)), widest / POINTS)
         if not (math.isfinite(found) and found > 0 and grid > 2 * wanted):
             return found
         grid = wanted
+
+
+@lru_cache(maxsize=1 << 12)
+def deltas(releases: Releases, epsilons: tuple[float, ...], relation: Relation) -> tuple[float, ...]:
+    """The delta at each epsilon that these releases amount to under the relation, from one composition; at epsilon 0,
+    the most by which anybody tells two neighbours apart better than by a coin.
+    """
+    releases = tuple(row for row in releases if row[1] > 0 and row[2] > 0 and row[0] < math.inf)
+    if not releases:
+        return (0.0,) * len(epsilons)
+    if min(noise for noise, _, _ in releases) == 0:
+        return (1.0,) * len(epsilons)
+    count = sum(steps for _, _, steps in releases)
+    widest = max((10 + 1 / noise) / noise for noise, _, _ in releases)
+    total = _composed(releases, relation, max(COARSEST / math.sqrt(count), widest / POINTS))
+    return tuple(min(1.0, float(total.get_delta_for_epsilon(e)) + LOST * (count + 8)) for e in epsilons)
+
+
+def _composed(releases: Releases, relation: Relation, grid: float) -> Any:
+    """The distribution of all these releases, losses rounded up to the grid."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+    from dp_accounting.privacy_accountant import NeighboringRelation
+
+    neighbours = NeighboringRelation.REPLACE_ONE if relation == "replace" else NeighboringRelation.REPLACE_SPECIAL
+    total = pld.identity(value_discretization_interval=grid)
+    for noise, rate, steps in releases:
+        one = pld.from_gaussian_mechanism(
+            # at rate 1 steps compose exactly
+            CLIPS[relation] * (noise / math.sqrt(steps) if rate == 1 else noise),
+            value_discretization_interval=grid,
+            sampling_prob=rate,
+            neighboring_relation=neighbours,
+        )
+        total = total.compose(one if rate == 1 else one.self_compose(steps))
+    return total
 
 
 def epsilons(noise: Any, rate: Any, steps: Any, delta: Any, relation: Relation) -> Floats:
@@ -95,7 +116,7 @@ def epsilons(noise: Any, rate: Any, steps: Any, delta: Any, relation: Relation) 
 
 
 def client_epsilons(
-    client: Ints, noise: Floats, rate: Floats, steps: Floats, delta: Floats, relation: Relation
+    client: Ints, noise: Floats, rate: Floats, steps: Ints, delta: Floats, relation: Relation
 ) -> Floats:
     """[N], what each client's rows of a ledger amount to: client, noise, rate and steps [R] are columns, delta [N]."""
     found, table = np.zeros(len(delta)), dict[int, Counter[tuple[float, float]]]()

@@ -83,13 +83,13 @@ def calibrate_steps(epsilon: Any, delta: Any, rate: Any, noise: Any) -> tuple[In
 def noise_of(cost: Any, order: Any, rate: Any) -> Floats:
     """The least noise z at which a step of `rate` costs at most `cost` at `order`: infinite for no cost, 0 for any."""
     c, a, q = checked(cost=cost, order=order, rate=rate)
-    return np.exp(-_solve(NOISE, c.ravel(), a.ravel(), q.ravel())[0] / 2).reshape(c.shape)
+    return np.exp(-solve(NOISE, c.ravel(), a.ravel(), q.ravel())[0] / 2).reshape(c.shape)
 
 
 def rate_of(cost: Any, order: Any, noise: Any) -> Floats:
     """The largest rate at which one step at `noise` costs at most `cost` at `order`: 1 where even that fits."""
     c, a, z = checked(cost=cost, order=order, noise=noise)
-    return np.exp(_solve(RATE, c.ravel(), a.ravel(), z.ravel())[0]).reshape(c.shape)
+    return np.exp(solve(RATE, c.ravel(), a.ravel(), z.ravel())[0]).reshape(c.shape)
 
 
 def steps_of(budget: Any, cost: Any) -> Ints:
@@ -131,7 +131,7 @@ def _at_order(
 ) -> tuple[Floats, Floats]:
     epsilon, delta, steps, given = table
     order = ORDERS[at].astype(np.float64)
-    return _solve(unknown, _share(budget_of(order, epsilon, delta), steps), order, given, x, slope)
+    return solve(unknown, _share(budget_of(order, epsilon, delta), steps), order, given, x, slope)
 
 
 def _better(unknown: Unknown, at: Rows, way: int, table: Floats, x: Floats | None = None) -> NDArray[np.bool_]:
@@ -139,18 +139,18 @@ def _better(unknown: Unknown, at: Rows, way: int, table: Floats, x: Floats | Non
     epsilon, delta, steps, given = table
     x = _at_order(unknown, at, table)[0] if x is None else x
     order = ORDERS[at + way].astype(np.float64)
-    target = _log_moment_for(_share(budget_of(order, epsilon, delta), steps), order)
+    target = log_moment_for(_share(budget_of(order, epsilon, delta), steps), order)
     return (unknown.moment(order, given, x) < target) | (np.isneginf(x) & (way > 0))
 
 
-def _solve(
+def solve(
     unknown: Unknown, cost: Floats, order: Floats, given: Floats, x: Floats | None = None, slope: Floats | None = None
 ) -> tuple[Floats, Floats]:
     """The largest x at which one step costs at most `cost`, and d ln ln A / dx; -inf where cost is 0."""
     out = np.where(cost > 0, unknown.exact(cost, order, given), -np.inf)
     steep = np.ones(len(out)) if slope is None else slope.copy()
     rows = np.flatnonzero(np.isnan(out))
-    target, a, given = _log_moment_for(cost[rows], order[rows]), order[rows], given[rows]
+    target, a, given = log_moment_for(cost[rows], order[rows]), order[rows], given[rows]
     start = np.full(len(rows), np.nan) if x is None else x[rows]
     new = np.flatnonzero(~np.isfinite(start))
     start[new] = unknown.start(target[new], a[new], given[new])
@@ -158,7 +158,8 @@ def _solve(
     return out, steep
 
 
-def _log_moment_for(cost: Floats, order: Floats) -> Floats:
+def log_moment_for(cost: Floats, order: Floats) -> Floats:
+    """ln A of a step that costs so much at its order, rounded down."""
     return cost * (order - 1) * (1 - 16 * ULP)
 
 
@@ -201,8 +202,16 @@ def _rate_exact(cost: Floats, order: Floats, noise: Floats) -> Floats:
     return np.where(cost_of(order, 1.0, noise) <= cost, 0.0, np.where(noise == 0, -np.inf, np.nan))
 
 
-NOISE = Unknown(lambda a, q, x: log_moment(a, q, np.exp(-x / 2), MARGIN), _noise_start, _noise_exact)  # x = ln(1 / z²)
-RATE = Unknown(lambda a, z, x: log_moment(a, np.exp(np.minimum(x, 0.0)), z, MARGIN), _rate_start, _rate_exact)  # ln q
+def _noise_moment(order: Floats, rate: Floats, x: Floats) -> Floats:
+    return log_moment(order, rate, np.exp(-x / 2), MARGIN)
+
+
+def _rate_moment(order: Floats, noise: Floats, x: Floats) -> Floats:
+    return log_moment(order, np.exp(np.minimum(x, 0.0)), noise, MARGIN)
+
+
+NOISE = Unknown(_noise_moment, _noise_start, _noise_exact)  # x = ln(1 / z²)
+RATE = Unknown(_rate_moment, _rate_start, _rate_exact)  # x = ln q
 
 
 def _confirm(epsilon: Floats, delta: Floats, order: Ints, cost: Floats) -> None:

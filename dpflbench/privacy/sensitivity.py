@@ -1,25 +1,30 @@
 """What a neighbour is, and how far one can move a client's message: the only place that decides either.
 
-Two data sets of a client are neighbours when one is the other with ONE EXAMPLE REPLACED (sample-level privacy). Their
-sizes are equal, so n_examples is public: it may scale noise, weigh clients and stand in a record. Nothing here assumes
-subsampling and no amplification is claimed: a client uses its whole data set each time.
+Two data sets of a client are neighbours when they differ in ONE EXAMPLE (sample-level privacy). `replace`: by any other
+example. `zero_out`: by one that contributes nothing, the gradient and the loss 0 at every model. Whoever keeps zero_out
+at epsilon keeps replace at 2 epsilon (and a delta that grows by 1 + exp(epsilon)), so that tables of the two are not
+comparable and a table has one. Under both, sizes are equal, so n_examples is public: it may scale noise, weigh clients
+and stand in a record. What is divided by below is public too: a client's size, or the EXPECTED size of a batch drawn
+from it, never the realised one, which one example moves as well.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.interfaces import Floats
+from dpflbench.interfaces import Floats, Neighbours
+
+CLIPS = {"zero_out": 1.0, "replace": 2.0}  # how far one example moves a sum of clipped gradients, in clip bounds
 
 
-def gradient_sensitivity(clip_norm: ArrayLike, n_examples: ArrayLike) -> Floats:
-    """2 clip_norm / n_examples: the most the mean clipped gradient moves, in the norm it was clipped in. [...] and
-    [...] → [...].
+def gradient_sensitivity(clip_norm: ArrayLike, n_examples: ArrayLike, neighbours: Neighbours = "replace") -> Floats:
+    """2 clip_norm / n_examples, or 1: the most the mean clipped gradient moves, in the norm it was clipped in. [...]
+    and [...] → [...].
 
     Proof. Each example's gradient g is replaced by g / max(1, |g| / clip_norm), of norm at most clip_norm. Only one of
     the n_examples terms of the mean differs between neighbours, by at most the sum of the norms of the old and the new
-    one. |.| is L2 for Gaussian and L1 for Laplace noise, over ALL coordinates of the message at once; clipping each
-    tensor by itself would multiply the bound.
+    one, and under zero_out one of the two is 0. |.| is L2 for Gaussian and L1 for Laplace noise, over ALL coordinates
+    of the message at once; clipping each tensor by itself would multiply the bound.
 
     The learning rate cancels. The paper's message is lr * gradient, of sensitivity 2 lr clip_norm / n_examples, with
     noise lr times ours: the ratio that privacy depends on is the same, and lr is public, so multiplying the noisy
@@ -31,14 +36,14 @@ def gradient_sensitivity(clip_norm: ArrayLike, n_examples: ArrayLike) -> Floats:
     and the bound would be 2 clip_norm.
     """
     bound, size = _positive(clip_norm=clip_norm, n_examples=n_examples)
-    return np.asarray(2.0 * bound / size)
+    return np.asarray(CLIPS[neighbours] * bound / size)
 
 
 def loss_sensitivity(loss_bound: ArrayLike, n_examples: ArrayLike) -> Floats:
     """loss_bound / n_examples: the most the mean of losses clipped to [0, loss_bound] moves. [...] and [...] → [...].
 
-    Proof. One term of the mean differs, and both its values lie in [0, loss_bound]. No factor two: a loss has a sign, a
-    gradient not.
+    Proof. One term of the mean differs, and both its values lie in [0, loss_bound], under either relation. No factor
+    two: a loss has a sign, a gradient not.
 
     This holds at any model that does not depend on the client's data except through what it already released. A second
     loss "after the client's step" must therefore be taken at theta - lr * (its own NOISY update): given that release
@@ -50,16 +55,18 @@ def loss_sensitivity(loss_bound: ArrayLike, n_examples: ArrayLike) -> Floats:
     return np.asarray(bound / size)
 
 
-def joint_sensitivity(clip_norm: ArrayLike, loss_bound: ArrayLike, n_examples: ArrayLike) -> Floats:
-    """2 (clip_norm + loss_bound) / n_examples: gradient and up to two losses, noised at one scale (the paper's stage
-    1).
+def joint_sensitivity(
+    clip_norm: ArrayLike, loss_bound: ArrayLike, n_examples: ArrayLike, neighbours: Neighbours = "replace"
+) -> Floats:
+    """2 (clip_norm + loss_bound) / n_examples under replace: gradient and up to two losses, noised at one scale (the
+    paper's stage 1).
 
-    Proof. The gradient moves by at most 2 clip_norm / n_examples, each loss by loss_bound / n_examples (above; the
+    Proof. The gradient moves by at most its own bound, each loss by loss_bound / n_examples (above; the
     second at the noisy step, that is after the noisy gradient, which adaptive composition allows). In L1 these add up
     to the bound exactly; in L2 their root sum of squares is smaller, so for Gaussian noise the bound is valid and
     loose.
     """
-    return gradient_sensitivity(clip_norm, n_examples) + 2.0 * loss_sensitivity(loss_bound, n_examples)
+    return gradient_sensitivity(clip_norm, n_examples, neighbours) + 2.0 * loss_sensitivity(loss_bound, n_examples)
 
 
 def _positive(**values: ArrayLike) -> tuple[Floats, Floats]:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from dpflbench.draws import Draws, Law
 from dpflbench.interfaces import Accountant, Event, Floats, Ints, Mechanism
+from dpflbench.privacy.chain import LINK_BYTES
 
 
 @dataclass(frozen=True)
@@ -19,15 +20,11 @@ class NoNoise(Mechanism):
     """Nothing is drawn."""
 
     name: ClassVar[str] = "none"
-    law: ClassVar[str] = "none"
+    law: ClassVar[Law] = Law("none", np.zeros_like, np.zeros_like, lambda mp, z: mp.zero)
     accountant: ClassVar[str] = "none"
     clip_order: ClassVar[Literal[1, 2]] = 2
 
-    def sample(self, scale: Tensor, shape: tuple[int, ...], rng: torch.Generator) -> Tensor:
-        """Return zeros."""
-        return scale.new_zeros(shape)
-
-    def release(self, value: Tensor, scale: Tensor, rng: torch.Generator) -> Tensor:
+    def release(self, value: Tensor, scale: Floats, draws: Draws) -> Tensor:
         """Return the value itself."""
         return value
 
@@ -70,6 +67,10 @@ class NoPrice(Accountant):
         """Return zeros."""
         return np.zeros(cost.shape[:-1])
 
+    def rate(self, cost: Floats, event: Event, noise: float) -> Floats:
+        """Return the rates as they are."""
+        return event.rate
+
 
 class Unlimited:
     """The ledger of a run without privacy: it counts participations and writes nothing down."""
@@ -93,6 +94,10 @@ class Unlimited:
     def digest(self) -> str:
         """Return nothing: there is no ledger to vouch for."""
         return ""
+
+    def chain(self) -> Any:
+        """Return no links."""
+        return np.zeros((0, LINK_BYTES), dtype=np.uint8)
 
     def state(self) -> dict[str, Any]:
         """Return the counts."""

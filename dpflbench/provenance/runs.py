@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from dpflbench.catalogue import Part
 
 ENTRY = ("dpflbench.execution.attempt", "execute")
-MEASURES = ("dpflbench.execution.outcome.measured",)  # times and machine: in a record, but no part of its result
+# Times, machine and what client code left behind: in a record, but no part of its result
+MEASURES = (
+    "dpflbench.execution.outcome.measured",
+    "dpflbench.federation.leftovers.inventory",
+    "dpflbench.federation.leftovers.survivors",
+)
 PIECES = ("selector", "aggregator", "transform")  # of an algorithm
 
 

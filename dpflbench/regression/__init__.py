@@ -3,6 +3,16 @@ the same?
 """
 
 from dpflbench.regression.baseline import Baseline, baseline_of, dump_baseline, load_baseline
-from dpflbench.regression.compare import Check, Comparison, Limits, compare
+from dpflbench.regression.compare import Check, Comparison, Limits, check_verified, compare
 
-__all__ = ["Baseline", "Check", "Comparison", "Limits", "baseline_of", "compare", "dump_baseline", "load_baseline"]
+__all__ = [
+    "Baseline",
+    "Check",
+    "Comparison",
+    "Limits",
+    "baseline_of",
+    "check_verified",
+    "compare",
+    "dump_baseline",
+    "load_baseline",
+]

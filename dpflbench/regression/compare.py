@@ -5,6 +5,7 @@ Utility    at equal epsilon: the mean of the paired differences over seeds. A lo
            one-sided paired t-test at 5 % sees it, or when there are too few seeds (under three) to tell; otherwise
            it is noted.
 Numerics   on a CPU whose last bits are those of the baseline's machine, the final models are the same to the bit.
+           Others are noted where utility passes, for an improvement is no failure; `--strict-numerics` fails them all.
 Privacy    every run is verified by the second accountant.
 Run time   CPU seconds of the rounds in units of a reference step, as the median over the runs of an algorithm.
 """
@@ -17,6 +18,7 @@ from typing import Literal
 import numpy as np
 
 from dpflbench.catalogue import load
+from dpflbench.errors import DpflbenchError
 from dpflbench.judges.verify import verify
 from dpflbench.regression.baseline import Baseline, Contestant, Sample, baseline_of
 from dpflbench.report.labels import clean, number, signed
@@ -35,7 +37,7 @@ class Limits:
 
     tolerance: float = 0.5  # points of accuracy; of other metrics per cent of the baseline's mean
     slowdown: float = 2.0  # of an algorithm's run time; inf: any
-    numerics: bool = True  # False: other models are noted and do not fail
+    strict_numerics: bool = False  # other models fail even where utility passes
 
 
 STANDARD = Limits()
@@ -76,6 +78,11 @@ class Comparison:
         """What went wrong."""
         return tuple(c for c in self.checks if c.verdict == "failed")
 
+    def _repr_markdown_(self) -> str:
+        from dpflbench.regression.output import as_markdown
+
+        return as_markdown(self)
+
 
 def compare(results: Results, baseline: Baseline, limits: Limits = STANDARD) -> Comparison:
     """The results against the baseline, tier by tier."""
@@ -88,7 +95,9 @@ def compare(results: Results, baseline: Baseline, limits: Limits = STANDARD) -> 
         checks.append(
             Check("coverage", "everything", "failed", "nothing was measured: no run of the baseline has a utility here")
         )
-    checks += [check for then, here in shared for check in _numerics(then, here, limits.numerics)]
+    passed = {check.name for check in utilities if check.verdict == "ok"}
+    for then, here in shared:
+        checks += _numerics(then, here, limits.strict_numerics or then.title not in passed)
     checks += _privacy(results)
     checks += _run_time(shared, limits.slowdown)
     return Comparison(results.manifest.name, tuple(checks))
@@ -186,7 +195,9 @@ def _numerics(then: Contestant, here: Contestant, strict: bool) -> Iterator[Chec
             "numerics",
             name,
             "failed" if strict else "skipped",
-            f"another final model for seeds {seeds} on the same arithmetic; if that is meant, --update-baseline",
+            f"another final model for seeds {seeds} on the same arithmetic"
+            + ("" if strict else ", utility passes")
+            + "; if that is meant, --update-baseline",
         )
     elif same:
         yield Check("numerics", name, "ok", f"{len(same)} final models are the same to the bit")
@@ -195,15 +206,27 @@ def _numerics(then: Contestant, here: Contestant, strict: bool) -> Iterator[Chec
 
 
 def _privacy(results: Results) -> list[Check]:
-    good, checks = 0, []
+    good, doubts, checks = 0, list[str](), []
     for finding in verify(results, load()):
         if finding.problems:
             checks.append(Check("privacy", clean(finding.label), "failed", clean("; ".join(finding.problems))))
+        elif finding.doubts:
+            doubts += [f"{finding.label}: {finding.doubts[0]}"]
         elif not finding.missing:
             good += 1
     if good:
         checks.append(Check("privacy", "verify", "ok", f"{good} runs stand a recount"))
+    if doubts:
+        checks.append(Check("privacy", "unverified", "skipped", clean(f"{len(doubts)} runs, as {doubts[0]}")))
     return checks
+
+
+def check_verified(results: Results) -> None:
+    """DpflbenchError unless every run is verified: what a gate is held against must be beyond doubt."""
+    found = [f for f in verify(results, load()) if not f.missing and not f.ruling.stands]
+    if found:
+        why = "; ".join(f"{clean(f.label)}: {f.ruling.verdict}: {clean(f.ruling.reasons[0])}" for f in found[:3])
+        raise DpflbenchError(f"a baseline must be verified; {len(found)} findings: {why}")
 
 
 def _run_time(shared: list[tuple[Contestant, Contestant]], limit: float) -> Iterator[Check]:

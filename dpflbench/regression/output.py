@@ -1,5 +1,9 @@
-"""A comparison as Markdown for a pull request and as JUnit XML for a CI server. Names in it come from strangers."""
+"""A comparison as Markdown for a pull request, as JUnit XML for a CI server and as plain data for scripts. Names in it
+come from strangers.
+"""
 
+from dataclasses import asdict
+from typing import Any
 from xml.etree import ElementTree
 
 from dpflbench.regression.compare import Check, Comparison, counts
@@ -15,7 +19,7 @@ def as_markdown(comparison: Comparison) -> str:
     lines = [
         f"## dpflbench: {markdown(comparison.name)}: {verdict}",
         "",
-        f"{count['ok']} checks passed, {count['failed']} failed, {count['skipped']} not comparable or new.",
+        f"{count['ok']} checks passed, {count['failed']} failed, {count['skipped']} noted, new or not comparable.",
         "",
     ]
     if comparison.failed:
@@ -56,7 +60,7 @@ def _row(check: Check) -> str:
 def _summary(checks: list[Check]) -> str:
     """How often what; the messages where they are few."""
     parts = []
-    for verdict, word in (("ok", "passed"), ("failed", "failed"), ("skipped", "not comparable or new")):
+    for verdict, word in (("ok", "passed"), ("failed", "failed"), ("skipped", "noted, new or not comparable")):
         found = [c for c in checks if c.verdict == verdict]
         if found:
             messages = sorted({c.message for c in found})
@@ -89,3 +93,13 @@ def as_junit(comparison: Comparison) -> str:
             ElementTree.SubElement(case, "system-out").text = clean(check.message)
     ElementTree.indent(root, " ")
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def as_plain(comparison: Comparison) -> dict[str, Any]:
+    """As `compare --json` prints it: dpflbench/api/README.md has the keys."""
+    return {
+        "suite": comparison.name,
+        "passed": not comparison.failed,
+        "counts": dict(counts(comparison)),
+        "checks": [asdict(check) for check in comparison.checks],
+    }

@@ -1,17 +1,17 @@
 """Who is best, by how much and how surely: rankings within a column and over all of them.
 
 Only private algorithms are ranked, and only those that ended well on every seed on which any of them did: an average
-over the seeds an algorithm survived would flatter it.
+over the seeds an algorithm survived would flatter it. Nobody is ranked in a column that is not complete or in which
+nobody has learnt anything (view.left_out), nor with a mark that says something is wrong with its records.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpflbench.report.labels import clean, listing, number, p_equals, p_value, short
+from dpflbench.report.labels import p_value
 from dpflbench.report.statistics import LEVEL, Paired, holm, paired, seeds_needed, smallest_p
 from dpflbench.report.view import Column, Group, View
 
@@ -44,8 +44,10 @@ def differences(values: dict[str, dict[int, float]], reference: str) -> list[Dif
 
 
 def ranked(view: View, column: Column) -> list[Group]:
-    """Private algorithms that can be ranked in a column, best first."""
-    private = [g for g in view.in_column(column) if g.private]
+    """Private algorithms that can be ranked in a column, best first; none in a column that is left out."""
+    if column.key in view.left_out:
+        return []
+    private = view.contestants(column)
     seeds = {s for g in private for s in g.values}
     complete = [g for g in private if seeds and g.values.keys() == seeds]
     sign = -1.0 if view.metrics[column.key].higher_is_better else 1.0
@@ -84,33 +86,35 @@ def indistinguishable(view: View, column: Column) -> set[str]:
     return {d.algorithm for d in found if not d.significant} if able else set()
 
 
-def role(view: View, algorithm: str) -> str:
+def role(view: View, algorithm: str, columns: Sequence[Column] | None = None) -> str:
     """The name under which an algorithm is followed across columns: baselines that stand in for one another share
     one.
     """
-    played = baseline_role(view)
+    played = baseline_role(view, view.columns if columns is None else columns)
     return "/".join(played) if algorithm in played else algorithm
 
 
-def baseline_role(view: View) -> tuple[str, ...]:
+def baseline_role(view: View, columns: Sequence[Column]) -> tuple[str, ...]:
     """Baselines that never meet in a column (one for each kind of noise) and so are one competitor."""
-    names = [n for n in view.baselines if n in view.algorithms]
-    meet = any(sum(1 for n in names if (g := view.group(c, n)) is not None and g.values) > 1 for c in view.columns)
-    return tuple(names) if len(names) > 1 and not meet else ()
+    found = [[n for n in view.baselines if (g := view.group(c, n)) is not None and g.values] for c in columns]
+    names = [n for n in view.baselines if any(n in here for here in found)]
+    return tuple(names) if len(names) > 1 and not any(len(here) > 1 for here in found) else ()
 
 
-def across(view: View) -> dict[str, dict[int, float]]:
-    """Role → seed → mean over columns, of private competitors with a value in every column on every common seed.
+def across(view: View, columns: Sequence[Column] | None = None) -> dict[str, dict[int, float]]:
+    """Role → seed → mean over those columns that are not left out, of competitors with a value in each of them on every
+    common seed.
 
     Empty when the columns do not share a metric: accuracies and errors have no mean.
     """
-    if view.common_metric is None:
+    compared = [c for c in (view.columns if columns is None else columns) if ranked(view, c)]
+    if len({view.metrics[c.key] for c in compared}) != 1:
         return {}
     table: dict[str, list[dict[int, float]]] = {}
-    for column in view.columns:
+    for column in compared:
         for group in ranked(view, column):
-            table.setdefault(role(view, group.algorithm), []).append(group.values)
-    full = {name: rows for name, rows in table.items() if len(rows) == len(view.columns)}
+            table.setdefault(role(view, group.algorithm, compared), []).append(group.values)
+    full = {name: rows for name, rows in table.items() if len(rows) == len(compared)}
     seeds = set.intersection(*(set(row) for rows in full.values() for row in rows)) if full else set()
     return {
         name: {s: float(np.mean([row[s] for row in rows])) for s in sorted(seeds)}
@@ -149,54 +153,3 @@ def seed_warnings(view: View) -> list[str]:
         f"{p_value(smallest_p(seeds, comparisons))} after Holm's correction for {family}: differences {reach} at "
         f"{LEVEL}, and none is marked ≈; {needed}."
     ]
-
-
-def _footing(view: View, values: dict[str, dict[int, float]], winner: str) -> str:
-    metric = view.common_metric
-    if metric is None:
-        return ""
-    found = differences(values, winner)
-    if not found:
-        return ""
-    sign = -1.0 if metric.higher_is_better else 1.0  # turns "other minus winner" into "how much better the winner is"
-    second = min(found, key=lambda d: sign * d.paired.mean)
-    low, high = sorted((sign * second.paired.low, sign * second.paired.high))
-    span = "" if math.isnan(low) else f"95 % confidence interval {number(low)} to {number(high)}, "
-    unit = "points" if metric.unit == "%" else f"in {clean(metric.name, 40)}"
-    where = f"Averaged over all {len(view.columns)} columns it is" if len(view.columns) > 1 else "It is"
-    verdict = f"{'significant' if second.significant else 'not significant'} at {LEVEL}"
-    if smallest_p(second.paired.n, len(found)) > LEVEL:
-        verdict = f"with so few seeds nothing can be significant at {LEVEL}"
-    seeds = f"{second.paired.n} seed{'s' * (second.paired.n != 1)}"
-    lead = number(sign * second.paired.mean)
-    better = f"{lead} {unit} better than" if lead.strip("0.") else "level with"
-    return (
-        f" {where} {better} {short(second.algorithm)}, the next one "
-        f"({span}exact paired test over {seeds}: {p_equals(second.paired.p)}, Holm-corrected over {len(found)} "
-        f"comparison{'s' * (len(found) != 1)} {p_value(second.p_holm)}: {verdict})."
-    )
-
-
-def _list_wins(wins: Sequence[tuple[str, int]], columns: int) -> str:
-    name, count = wins[0]
-    rest = ""
-    if len(wins) > 1:
-        rest = "; " + listing([f"{short(other)} in {n}" for other, n in wins[1:]])
-    return f"{short(name)} is the best private algorithm in {count} of {columns} column{'s' * (columns != 1)}{rest}."
-
-
-def winner_sentence(view: View) -> str:
-    """Who won, in plain words, and what the seeds allow to say about it."""
-    winners = [role(view, g.algorithm) for c in view.columns if (g := best(view, c)) is not None]
-    if not winners:
-        return "No private algorithm has a result yet, so there is nothing to compare."
-    wins = sorted(((name, winners.count(name)) for name in set(winners)), key=lambda item: (-item[1], item[0]))
-    text = _list_wins(wins, len(winners))
-    overall = across(view)
-    if view.common_metric is None or not overall:
-        return text
-    sign = -1 if view.common_metric.higher_is_better else 1
-    first = min(overall, key=lambda name: sign * float(np.mean(list(overall[name].values()))))
-    if first != wins[0][0]:
-        text += f" On average over the columns it is {short(first)}."
-    return text + _footing(view, overall, first)

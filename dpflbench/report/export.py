@@ -9,12 +9,17 @@ import numpy as np
 
 from dpflbench.report.comparison import indistinguishable, ranked, to_baseline
 from dpflbench.report.tables.costs import spent_ratios
+from dpflbench.report.tables.gap_parts import splits
 from dpflbench.report.tables.gaps import gap_lines
 from dpflbench.report.tables.table import as_csv
+from dpflbench.report.tables.tuned import words
+from dpflbench.report.tables.why import known, mean_of
 from dpflbench.report.view import View
 from dpflbench.results.record import Record
 from dpflbench.results.store import write_atomically
 
+GAP = ("gap_selection", "gap_clipping", "gap_noise")
+WHY = ("noise_efficiency", "data_coverage")
 SUMMARY = (
     "private",
     "metric",
@@ -33,13 +38,19 @@ SUMMARY = (
     "p",
     "p_holm",
     "effect_size",
+    *WHY,
+    *GAP,
+    "tuned",
     "gaps",
+    "left_out",
+    "mark",
 )
 
 
 def summary_rows(view: View) -> list[dict[str, object]]:
     """One row for each algorithm in each column."""
     rows: list[dict[str, object]] = []
+    parts = {(s.group.column.key, s.group.algorithm): s.parts.mean(axis=1).tolist() for s in splits(view)}
     for column in view.columns:
         order = ranked(view, column)
         close = indistinguishable(view, column)
@@ -69,7 +80,12 @@ def summary_rows(view: View) -> list[dict[str, object]]:
                     "p": p.p if p else math.nan,
                     "p_holm": d.p_holm if d else math.nan,
                     "effect_size": p.effect if p else math.nan,
+                    **{key: mean_of(group.records, key) for key in WHY},
+                    **dict(zip(GAP, parts.get((column.key, group.algorithm), ()), strict=False)),
+                    "tuned": words(view.tuned.get((column.key, group.algorithm))),
                     "gaps": "; ".join(gap_lines(group.gaps)),
+                    "left_out": view.left_out.get(column.key, ""),
+                    "mark": view.mark(group),
                 }
             )
     return rows
@@ -86,7 +102,7 @@ def summary_csv(view: View) -> str:
 
 
 FINAL = ("utility_global", "utility_personal", "utility_mean_phi", "loss", "best_utility_global", "best_round")
-MEASURED = ("seconds", "gradient_seconds", "samples_per_second", "device")
+MEASURED = ("seconds", "gradient_seconds", "round_seconds", "samples_per_second", "device")
 CELLS = (
     "algorithm",
     "seed",
@@ -99,10 +115,26 @@ CELLS = (
     "epsilon_ratio_min",
     "epsilon_ratio_median",
     "epsilon_ratio_max",
+    *WHY,
+    "noise_variance",
+    "noise_limit",
+    "weights",
     *MEASURED,
 )
-CLIENTS = ("n_examples", "epsilon", "delta", "uses", "epsilon_spent", "utility_shared", "utility_personal", "n_holdout")
+CLIENTS = (
+    "n_examples",
+    "epsilon",
+    "delta",
+    "uses",
+    "weight",
+    "epsilon_spent",
+    "utility_shared",
+    "utility_personal",
+    "n_holdout",
+)
 ROUNDS = ("round", "utility_global", "loss")
+FRAMES = ("cells", "rounds", "clients", "events", "summary")
+FILES = ("cells", "clients", "rounds")  # that a report has
 
 
 def cell_rows(view: View) -> list[dict[str, Any]]:
@@ -142,6 +174,10 @@ def _record_columns(record: Record) -> dict[str, Any]:
         "metric": record.metric.name,
         **{key: float(record.final.get(key, math.nan)) for key in FINAL},
         **spent,
+        **{key: known(record, key) for key in WHY},
+        "noise_variance": known(record, "variance"),
+        "noise_limit": known(record, "limit"),
+        "weights": (record.facts.get("why") or {}).get("weights", ""),
         **measured,
     }
 
@@ -161,7 +197,7 @@ def _column(values: list[Any]) -> list[Any]:
 
 
 def _long(view: View, part: str, names: tuple[str, ...]) -> Any:
-    """One row for each element of a record's arrays, with the cell's coordinates repeated."""
+    """One row for each element of a record's arrays, with the cell's coordinates repeated; without names of all."""
     import pyarrow as pa
 
     cells: list[tuple[dict[str, Any], Record]] = []
@@ -180,32 +216,40 @@ def _long(view: View, part: str, names: tuple[str, ...]) -> Any:
         table[name] = column.take(pa.array(np.repeat(np.arange(len(cells)), lengths)))
     if part == "clients":
         table["client"] = np.concatenate([np.arange(n) for n in lengths]) if cells else np.zeros(0, dtype=np.int64)
-    for name in names:
+    for name in names or dict.fromkeys(name for _, record in cells for name in getattr(record, part)):
+        arrays = [getattr(record, part).get(name) for _, record in cells]
+        whole = not names and all(a is not None and np.issubdtype(a.dtype, np.integer) for a in arrays)
         parts = [
-            np.asarray(getattr(record, part).get(name, np.full(n, np.nan)), dtype=np.float64)
-            for (_, record), n in zip(cells, lengths, strict=True)
+            np.full(n, np.nan) if a is None else np.asarray(a, dtype=np.int64 if whole else np.float64)
+            for a, n in zip(arrays, lengths, strict=True)
         ]
         table[name] = np.concatenate(parts) if parts else np.zeros(0)
     return pa.table(table)
+
+
+def long_table(view: View, kind: str) -> Any:
+    """One of FRAMES as an Arrow table, a row a cell, evaluated round, client of a cell, release or algorithm in a
+    column.
+    """
+    import pyarrow as pa
+
+    if kind in ("cells", "summary"):
+        rows = cell_rows(view) if kind == "cells" else summary_rows(view)
+        names = (*view.axes, *CELLS) if kind == "cells" else (*view.axes, "algorithm", *SUMMARY)
+        return pa.table({name: pa.array(_column([row.get(name) for row in rows])) for name in names})
+    return _long(view, kind, {"clients": CLIENTS, "rounds": ROUNDS}.get(kind, ()))
 
 
 def write_parquet(view: View, out: Path) -> list[Path]:
     """cells.parquet (one row a cell), clients.parquet (one a client of a cell) and rounds.parquet (one an evaluated
     round).
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = cell_rows(view)
-    cells = pa.table({name: pa.array(_column([row.get(name) for row in rows])) for name in (*view.axes, *CELLS)})
     paths = []
-    for name, table in (
-        ("cells", cells),
-        ("clients", _long(view, "clients", CLIENTS)),
-        ("rounds", _long(view, "rounds", ROUNDS)),
-    ):
+    for name in FILES:
         buffer = io.BytesIO()  # pyarrow takes no path that is not UTF-8
-        pq.write_table(table, buffer, compression="zstd")
+        pq.write_table(long_table(view, name), buffer, compression="zstd")
         write_atomically(out / f"{name}.parquet", buffer.getvalue())
         paths.append(out / f"{name}.parquet")
     return paths

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dpflbench.results.record import Metric
 from dpflbench.results.titles import axis as axis
@@ -10,6 +10,7 @@ from dpflbench.results.titles import axis_value as axis_value
 from dpflbench.results.titles import clean as clean
 from dpflbench.results.titles import coordinate as coordinate
 from dpflbench.results.titles import coordinates as coordinates
+from dpflbench.results.titles import plain as plain
 from dpflbench.results.titles import short as short
 
 MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
@@ -58,7 +59,8 @@ LATEX = {
     "‘": "`",
     "“": "``",
     "”": "''",
-}
+    "⁻": r"\textsuperscript{$-$}",
+} | {digit: rf"\textsuperscript{{{value}}}" for value, digit in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
 
 
 def markdown(text: object) -> str:
@@ -70,11 +72,17 @@ def latex(text: object) -> str:
     """Text that LaTeX sets as it is; letters no common font has are named by their code point."""
     out: list[str] = []
     for char in clean(text):
-        known = "{}-" if char == "-" and out[-1:] == ["-"] else LATEX.get(char)  # two hyphens would become a dash
-        out.append(
-            known if known is not None else char if char.isascii() or "À" <= char <= "ɏ" else f"[U+{ord(char):04X}]"
-        )
+        if char == "-" and out[-1:] == ["-"]:  # two hyphens would become a dash
+            char = "{}-"
+        elif not settable(char):
+            char = f"{{[}}U+{ord(char):04X}{{]}}"
+        out.append(LATEX.get(char, char))
     return "".join(out)
+
+
+def settable(char: str) -> bool:
+    """Whether LaTeX has a letter in the fonts it starts with."""
+    return char.isascii() or char in LATEX or ("À" <= char <= "ž" and char not in "ÐÞðþĄąĐđĘęĦħĮįĸĿŀŉŊŋŦŧŲų")
 
 
 def spreadsheet(text: object) -> str:
@@ -83,31 +91,40 @@ def spreadsheet(text: object) -> str:
     return f"'{line}" if line[:1] in {"=", "+", "-", "@", "|", "%"} else line
 
 
-def number(value: float, digits: int = 2) -> str:
-    """A figure for reading: two decimals from 1 on, three significant digits below, powers of ten when huge."""
+def decimals(values: Iterable[float]) -> int:
+    """How many decimals figures that stand together have: two, or three significant digits of the largest if that is
+    below 0.1.
+    """
+    largest = max((abs(v) for v in values if math.isfinite(v)), default=0.0)
+    return 2 if largest == 0 or round(largest, 2) >= 0.1 else min(8, 2 - math.floor(math.log10(largest)))
+
+
+def number(value: float, digits: int | None = None) -> str:
+    """A figure for reading: so many decimals, else two or, below 0.1, three significant digits; powers of ten when
+    huge.
+    """
     if math.isnan(value):
         return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
     size = abs(value)
-    if size >= 1e5:
-        text = f"{size:.2e}"
-    elif size >= 1 or size == 0 or round(size, digits) >= 0.1:
-        text = f"{size:.{digits}f}"
+    if math.isinf(value) or size >= 1e5 or (digits is None and size > 0 and round(size, 2) < 0.1):
+        text = plain(size, 3)
     else:
-        text = f"{size:.3g}"
-    return f"−{text}" if value < 0 else text
+        text = f"{size:.{2 if digits is None else digits}f}"
+    return f"−{text}" if value < 0 and text.strip("0.") else text
 
 
-def signed(value: float) -> str:
-    """A difference, always with its sign."""
-    text = number(abs(value))
-    return text if math.isnan(value) else f"{'+' if value >= 0 else '−'}{text}"
+def signed(value: float, digits: int | None = None) -> str:
+    """A difference with its sign; nothing has none."""
+    text = number(value, digits)
+    return f"+{text}" if value > 0 and text.strip("0.") else text
 
 
-def span(low: float, high: float) -> str:
-    """An interval of differences; a dash where there is none."""
-    return "–" if math.isnan(low) else f"{signed(low)} to {signed(high)}"
+def span(low: float, high: float, digits: int | None = None) -> str:
+    """An interval of differences, both ends with the same decimals; a dash where there is none."""
+    if math.isnan(low):
+        return "–"
+    digits = decimals((low, high)) if digits is None else digits
+    return f"{signed(low, digits)} to {signed(high, digits)}"
 
 
 def p_value(p: float) -> str:
@@ -120,11 +137,12 @@ def p_equals(p: float) -> str:
     return f"p < {p_value(p)[1:]}" if p < 1e-4 else f"p = {p_value(p)}"
 
 
-def mean_std(mean: float, std: float) -> str:
+def mean_std(mean: float, std: float, digits: int | None = None) -> str:
     """`84.52 ± 0.31`, both with the same decimals; without a standard deviation the mean alone."""
     if math.isnan(std):
-        return number(mean)
-    return f"{number(mean)} ± {std:.2f}" if 0.1 <= abs(mean) < 1e5 and std < 1e5 else f"{number(mean)} ± {number(std)}"
+        return number(mean, digits)
+    digits = decimals((mean,)) if digits is None else digits
+    return f"{number(mean, digits)} ± {number(std, digits)}"
 
 
 def arrow(metric: Metric) -> str:

@@ -1,96 +1,79 @@
-"""Tables for papers: LaTeX with booktabs, long ones with longtable. Header levels that repeat are set once across their
-columns.
-"""
+"""Tables for papers: one file a table, split by mechanism, to be put into a paper by \\input."""
 
-from collections.abc import Sequence
-from itertools import groupby
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from dpflbench.report.labels import latex
-from dpflbench.report.tables.table import Item, Table
+from dpflbench.report.latex_layout import parts
+from dpflbench.report.latex_table import as_latex
+from dpflbench.report.latex_text import proper, sentence
+from dpflbench.report.tables.table import Table
+from dpflbench.report.view import View, coordinate_key
+from dpflbench.results.titles import axis_value
 
-PREAMBLE = r"""% Needs \usepackage{booktabs} and, for the long tables, \usepackage{longtable}.
+PREAMBLE = r"""% Needs \usepackage{array,booktabs}; at 10 points it fits a paper of two columns.
 % Made by dpflbench from records; change the records, not this file.
 """
-LONG = 24  # rows from which on a table may break over pages
+MECHANISM = "privacy.mechanism"
+FLOATS = 6  # on a page or two of the overview, so that TeX need not keep more
 
 
-def _cell(item: Item) -> str:
-    text = latex(item.text)
-    if item.bold:
-        text = rf"\textbf{{{text}}}"
-    if not item.mark:
-        return text
-    mark = latex(item.mark)
-    return rf"{text}\textsuperscript{{{mark}}}" if len(item.mark) <= 8 else f"{text} {mark}"
+def by_mechanism(view: View) -> list[tuple[str, View]]:
+    """Each mechanism with what the view has of it, where that is an axis; else all under no name."""
+    if MECHANISM not in view.axes:
+        return [("", view)]
+    found: dict[str, list[str]] = {}
+    for column in view.columns:
+        mechanism = column.coordinates.get(MECHANISM)
+        found.setdefault(coordinate_key({"": mechanism}), [axis_value(mechanism)]).append(column.key)
+    return [(name, _part(view, set(keys))) for name, *keys in found.values()]
 
 
-def _header(table: Table) -> list[str]:
-    levels = [title.split("\n") for title in table.header]
-    deep = max(len(level) for level in levels)
-    padded = [
-        [""] * (deep - len(level)) + level if i < table.labels else level + [""] * (deep - len(level))
-        for i, level in enumerate(levels)
+def _part(view: View, keys: set[str]) -> View:
+    """The view of some columns, their mechanism no longer said."""
+    columns = {
+        c.key: replace(c, coordinates={a: v for a, v in c.coordinates.items() if a != MECHANISM})
+        for c in view.columns
+        if c.key in keys
+    }
+    return replace(
+        view,
+        axes=tuple(a for a in view.axes if a != MECHANISM),
+        columns=tuple(columns.values()),
+        groups={k: replace(g, column=columns[k[0]]) for k, g in view.groups.items() if k[0] in columns},
+    )
+
+
+def latex_tables(tables: Sequence[Table], mechanism: str = "") -> dict[str, str]:
+    """Name → text of every table that holds numbers, all under one mechanism."""
+    out: dict[str, str] = {}
+    for table in (t for t in tables if t.rows):
+        found = parts(table)
+        for number, (part, plan) in enumerate(found, 1):
+            key = "-".join(filter(None, [table.key, mechanism, str(number) if len(found) > 1 else ""]))
+            key = re.sub(r"[^a-zA-Z0-9-]+", "-", key)[:80]
+            where = f", {mechanism} noise" if mechanism else ""
+            of = f" (part {number} of {len(found)})" if len(found) > 1 else ""
+            caption = f"{proper(table.title + where)}{of}. {sentence(table.caption)}".strip()
+            out[key] = f"{PREAMBLE}{as_latex(part, plan, key, caption)}"
+    return out
+
+
+def latex_files(view: View, make: Callable[[View], Sequence[Table]], added: Sequence[Table]) -> dict[str, str]:
+    """File name → text: the tables of each mechanism, what plugins add, and `all.tex`, which shows them all."""
+    tables: dict[str, str] = {}
+    for mechanism, part in by_mechanism(view):
+        tables |= latex_tables(make(part), mechanism)
+    tables |= latex_tables(added)
+    inputs = [rf"\input{{{key}}}" for key in tables]
+    pages = [r"\clearpage" if i % FLOATS == FLOATS - 1 else "" for i in range(len(inputs))]
+    overview = [
+        "% `pdflatex all.tex` shows every table as a paper of two columns would.",
+        r"\documentclass[10pt,twocolumn]{article}",
+        r"\usepackage{array,booktabs}",
+        r"\begin{document}",
+        *[f"{line}{page}" for line, page in zip(inputs, pages, strict=True)],
+        r"\end{document}",
+        "",
     ]
-    lines = []
-    for depth in range(deep):
-        cells: list[str] = []
-        rules = []
-        position = 1
-        # a label column stands alone; others merge while everything above them is the same too
-        for _, group in groupby(
-            range(len(padded)), key=lambda i: (i,) if i < table.labels else tuple(padded[i][: depth + 1])
-        ):
-            width = len(list(group))
-            text = latex(padded[position - 1][depth])
-            if width > 1 and depth < deep - 1 and text:
-                cells.append(rf"\multicolumn{{{width}}}{{c}}{{{text}}}")
-                rules.append(rf"\cmidrule(lr){{{position}-{position + width - 1}}}")
-            else:
-                cells += [text, *([text] * (width - 1))]
-            position += width
-        lines.append(" & ".join(cells) + r" \\" + "".join(rules))
-    return lines
-
-
-def as_latex(table: Table) -> str:
-    """One table, as a float or, when long, as a longtable."""
-    columns = "l" * table.labels + "r" * (len(table.header) - table.labels)
-    caption = rf"\caption{{{latex(table.title)}. {latex(table.caption)}}}\label{{tab:{latex(table.key)}}}"
-    rows = [" & ".join(_cell(item) for item in row) + r" \\" for row in table.rows]
-    notes = [rf"\par\footnotesize {latex(note)}" for note in table.notes]
-    if len(rows) >= LONG:
-        head = [r"\toprule", *_header(table), r"\midrule"]
-        body = [
-            rf"\begin{{longtable}}{{{columns}}}",
-            caption + r" \\",
-            *head,
-            r"\endfirsthead",
-            *head,
-            r"\endhead",
-            r"\bottomrule",
-            r"\endfoot",
-            *rows,
-            r"\end{longtable}",
-            *notes,
-        ]
-    else:
-        body = [
-            r"\begin{table}",
-            r"\centering\small",
-            caption,
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\toprule",
-            *_header(table),
-            r"\midrule",
-            *rows,
-            r"\bottomrule",
-            r"\end{tabular}",
-            *notes,
-            r"\end{table}",
-        ]
-    return "\n".join(body) + "\n"
-
-
-def latex_report(tables: Sequence[Table]) -> str:
-    """All tables that hold numbers, to be put into a paper by \\input."""
-    return PREAMBLE + "\n" + "\n".join(as_latex(table) for table in tables if table.rows)
+    return {f"{key}.tex": text for key, text in tables.items()} | {"all.tex": "\n".join(overview)}

@@ -130,13 +130,16 @@ def source_differences(first: Folder, other: Folder) -> list[str]:
     ]
 
 
-def _with_coordinates(folder: Folder, axes: Sequence[str]) -> list[Cell]:
-    """The folder's cells with a value for every axis; an axis it does not declare has its suite's fixed value."""
-    suite = folder.results.manifest.suite
-    fixed = {axis: descend(suite, axis) for axis in axes}
-    return [
-        replace(c, coordinates={a: c.coordinates.get(a, fixed[a]) for a in axes}) for c in folder.results.manifest.cells
-    ]
+def tuning_differences(first: Folder, other: Folder) -> list[str]:
+    """That two folders were not tuned over the same grid."""
+    grids = [flatten(f.results.manifest.suite.get("tune") or {}) for f in (first, other)]
+    return [] if grids[0] == grids[1] else [f"tune: not the same in {first.name} and {other.name}"]
+
+
+def _with_coordinates(folder: Folder, cells: Sequence[Cell], axes: Sequence[str]) -> list[Cell]:
+    """A folder's cells with a value for every axis; an axis it does not declare has its suite's fixed value."""
+    fixed = {axis: descend(folder.results.manifest.suite, axis) for axis in axes}
+    return [replace(c, coordinates={**fixed, **c.coordinates}) for c in cells]
 
 
 def _rank(record: Record | None) -> int:
@@ -154,6 +157,7 @@ def merge(folders: Sequence[Folder]) -> Results:
         for other in folders[1:]
         for line in setup_differences(first, other, axes)
         + algorithm_differences(first, other)
+        + tuning_differences(first, other)
         + source_differences(first, other)
     ]
     if lines:
@@ -177,12 +181,16 @@ def merge(folders: Sequence[Folder]) -> Results:
                 problems.append(Problem(run, f"run {run}: {text}"))
             if _rank(record) > _rank(held):
                 records[run] = record
-        for cell in _with_coordinates(folder, axes):
+        for cell in _with_coordinates(folder, folder.results.manifest.cells, axes):
             place = (coordinate_key(cell.coordinates), cell.algorithm, cell.seed)
             held_cell = cells.get(place)
             if held_cell is None or _rank(records.get(cell.run or "")) > _rank(records.get(held_cell.run or "")):
                 cells[place] = cell
-    return Results(_manifest(folders, axes, list(cells.values())), records, tuple(problems))
+    explained = {run: found for folder in folders for run, found in folder.results.counterfactuals.items()}
+    marks = {run: text for folder in folders for run, text in folder.results.marks.items()}
+    tuning = {run: record for folder in folders for run, record in folder.results.tuning.items()}
+    manifest = _manifest(folders, axes, list(cells.values()))
+    return Results(manifest, records, tuple(problems), marks=marks, counterfactuals=explained, tuning=tuning)
 
 
 def _manifest(folders: Sequence[Folder], axes: Sequence[str], cells: list[Cell]) -> Manifest:
@@ -193,4 +201,6 @@ def _manifest(folders: Sequence[Folder], axes: Sequence[str], cells: list[Cell])
     if len(axes) > len(suites[0].get("axes") or {}):
         report.pop("columns", None)  # made for fewer axes: all of them are columns now
     name = " + ".join(dict.fromkeys(f.results.manifest.name for f in folders))
-    return Manifest(name, {**merged, "axes": values, "report": report, "seeds": sorted({c.seed for c in cells})}, cells)
+    suite = {**merged, "axes": values, "report": report, "seeds": sorted({c.seed for c in cells})}
+    tuning = [c for f in folders for c in _with_coordinates(f, f.results.manifest.tuning, axes)]
+    return Manifest(name, suite, cells, tuning)

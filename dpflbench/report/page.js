@@ -12,7 +12,8 @@
   };
   const sort = (head) => {
     const table = head.closest("table"), body = table.tBodies[0], column = head.cellIndex;
-    const down = head.getAttribute("aria-sort") === "ascending";
+    const turned = { ascending: "descending", descending: "ascending" }[head.getAttribute("aria-sort")];
+    const down = (turned || head.dataset.first) === "descending";  // first the best at the top, then the other way round
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
     const rows = Array.from(body.rows);
@@ -35,7 +36,7 @@
   for (const input of document.querySelectorAll("input[data-for]")) input.addEventListener("input", () => filter(input));
 
   const tip = document.getElementById("tip");
-  let on = null, at = { x: -1, y: -1 };  // the mark that is shown, where the pointer was last
+  let on = null, walking = false, at = { x: -1, y: -1 };  // the mark that is shown, by the keyboard or not, where the pointer was last
   for (const title of document.querySelectorAll(".panels title")) {  // our own hover replaces the browser's slow one
     title.parentElement.dataset.tip = title.textContent;
     title.remove();
@@ -52,24 +53,34 @@
     tip.style.top = `${Math.max(4, top)}px`;
   };
   const under = (element) => (element && element.closest ? element.closest("[data-tip]") : null);
-  const point = (event) => { at = { x: event.clientX, y: event.clientY }; show(under(event.target), at.x, at.y); };
+  const beside = (mark) => {
+    const box = mark.getBoundingClientRect();
+    show(mark, box.left + box.width / 2, box.top + Math.min(box.height / 2, 20));
+  };
+  const point = (event) => {
+    if (walking && event.clientX === at.x && event.clientY === at.y) return;  // a page that moves under a resting pointer is no pointer
+    walking = false;
+    at = { x: event.clientX, y: event.clientY };
+    show(under(event.target), at.x, at.y);
+  };
   document.addEventListener("pointermove", point);
   document.addEventListener("pointerdown", point);
   // what lies under a resting pointer changes as the page moves; a scroll that was under way when it came to rest hides nothing
-  document.addEventListener("scroll", () => show(under(document.elementFromPoint(at.x, at.y)), at.x, at.y), { passive: true });
-  document.addEventListener("focusout", () => show(null));
+  document.addEventListener("scroll", () => {
+    if (walking && on) beside(on); else show(under(document.elementFromPoint(at.x, at.y)), at.x, at.y);
+  }, { passive: true, capture: true });
+  document.addEventListener("focusout", () => { walking = false; show(null); });
   for (const panel of document.querySelectorAll(".panels svg")) {
     panel.addEventListener("keydown", (event) => {  // arrows walk through the values of a panel, Escape leaves them
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-      if (event.key === "Escape") show(null);
+      if (event.key === "Escape" && on) { event.preventDefault(); walking = false; show(null); }
       if (!step) return;
       event.preventDefault();
       const marks = Array.from(panel.querySelectorAll("[data-tip]")).filter((mark) => !mark.closest(".off"));
       if (!marks.length) return;
-      const here = marks.indexOf(on);
-      const next = marks[here < 0 ? (step > 0 ? 0 : marks.length - 1) : (here + step + marks.length) % marks.length];
-      const box = next.getBoundingClientRect();
-      show(next, box.left + box.width / 2, box.top + Math.min(box.height / 2, 20));
+      const here = walking ? marks.indexOf(on) : -1;
+      walking = true;
+      beside(marks[here < 0 ? (step > 0 ? 0 : marks.length - 1) : (here + step + marks.length) % marks.length]);
     });
   }
   for (const key of document.querySelectorAll("[data-toggle]")) {
@@ -81,6 +92,37 @@
       }
     });
   }
+
+  const large = document.getElementById("large");
+  let home = null;  // where the figure that is enlarged came from
+  for (const button of document.querySelectorAll("[data-enlarge]")) {
+    button.addEventListener("click", () => {
+      if (large.open) { large.close(); return; }
+      const figure = button.closest("figure");
+      home = figure.parentElement;
+      large.append(figure);
+      large.append(document.getElementById("tip"));  // a dialog lies above everything that is not inside it
+      button.textContent = "close";
+      large.showModal();
+    });
+  }
+  large.addEventListener("close", () => {
+    const figure = large.querySelector("figure"), button = figure.querySelector("[data-enlarge]");
+    show(null);
+    document.body.append(document.getElementById("tip"));
+    home.append(figure);
+    button.textContent = "enlarge";
+    button.focus();
+  });
+  large.addEventListener("click", (event) => { if (event.target === large) large.close(); });
+
+  const menus = Array.from(document.querySelectorAll("nav details"));
+  document.addEventListener("click", (event) => {  // a menu closes when something was chosen, or elsewhere
+    for (const menu of menus) if (!menu.contains(event.target) || event.target.closest("a")) menu.open = false;
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") for (const menu of menus) menu.open = false;
+  });
 
   const root = document.documentElement;
   const remembered = () => { try { return localStorage.getItem("dpflbench-theme"); } catch { return null; } };

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpflbench.interfaces import Floats, Ints
 from dpflbench.report.charts.chart import Chart, Heat, Panel, Plane, Series
-from dpflbench.report.charts.files import write_figure
+from dpflbench.report.charts.files import Format, write_figure
 from dpflbench.report.charts.looks import PALETTE
 from dpflbench.tasks.partition import quantile_classes
 from dpflbench.tasks.task import Task
@@ -34,7 +34,7 @@ def write_population(task: Task, epsilon: Floats, delta: Floats, folder: Path) -
                 [client, size, held_out, repr(float(epsilon[client])), repr(float(delta[client])), *counts[client]]
             )
     chart = _chart(task.train.sizes, counts, epsilon, delta, bool(task.n_classes))
-    write_figure(chart, {"clients": PALETTE[5]}, folder, ["png"], across=1)
+    write_figure(chart, {"clients": PALETTE[5]}, folder, ["png"], Format(across=1))
     return [picture, table]
 
 

@@ -1,7 +1,7 @@
 """View: the cells of a results folder, grouped by column and algorithm, as every table and chart reads them.
 
 A column is one choice of all axes; a group is one algorithm in one column, with an ending for each seed. What is to be
-shown is the suite's `report` section as suite.py checked and recorded it.
+shown is the suite's `report` section as suite_reading.py checked and recorded it.
 """
 
 import json
@@ -16,10 +16,12 @@ import numpy as np
 
 from dpflbench.errors import DpflbenchError
 from dpflbench.report import labels
+from dpflbench.report.chance import chance, learnt
 from dpflbench.results.cells import Cell, Results
 from dpflbench.results.record import Metric, Record
-from dpflbench.suite import report_section
+from dpflbench.suite_reading import report_section
 from dpflbench.suite_schema import Report
+from dpflbench.tuning import WAITING, Tuned, tuned
 
 MEASURED = {
     "utility_global": "the shared model on the common test set",
@@ -27,6 +29,8 @@ MEASURED = {
     "utility_mean_phi": "mean over clients of their own models on the common test set",
 }
 UNKNOWN = Metric("utility", "", True)
+UNFINISHED = ("not run", "failed", "unreadable", "not measured")  # may still turn out otherwise
+INCOMPLETE, AT_CHANCE = "not complete", "at chance"  # why a column is left out, as its heading says
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,6 +107,11 @@ class View:
     groups: Mapping[tuple[str, str], Group]
     problems: tuple[str, ...] = ()
     records: Mapping[str, Record] = field(default_factory=dict)
+    counterfactuals: Mapping[str, Mapping[str, Record]] = field(default_factory=dict)  # run → what is left out → record
+    tuned: Mapping[tuple[str, str], Tuned] = field(default_factory=dict)  # column key and algorithm → what was tried
+    marks: Mapping[tuple[str, str], str] = field(
+        default_factory=dict
+    )  # column key and algorithm → what is wrong with it
 
     def group(self, column: Column, algorithm: str) -> Group | None:
         """The group at a place; None where the suite has no such cell."""
@@ -116,6 +125,29 @@ class View:
     def filled(self) -> tuple[Group, ...]:
         """Groups with a record of a run that ended well, by column and algorithm."""
         return tuple(g for column in self.columns for g in self.in_column(column) if g.records)
+
+    def mark(self, group: Group) -> str:
+        """What is wrong with a group's records, in a word or two; a marked group is shown and never ranked."""
+        return self.marks.get((group.column.key, group.algorithm), "")
+
+    def contestants(self, column: Column) -> list[Group]:
+        """Private algorithms of a column with nothing wrong about them, whatever became of their runs."""
+        return [g for g in self.in_column(column) if g.private and not self.mark(g)]
+
+    @cached_property
+    def left_out(self) -> dict[str, str]:
+        """Column key → why nobody is ranked there: some runs are still to come, or nobody has learnt anything."""
+        found = {}
+        for column in self.columns:
+            groups = self.contestants(column)
+            if any(e.status in UNFINISHED for g in groups for e in g.endings):
+                found[column.key] = INCOMPLETE
+                continue
+            records = [r for g in self.in_column(column) for r in g.records]
+            values = [g.values for g in groups if g.values]
+            if values and not learnt(values, chance(records), self.metrics[column.key]):
+                found[column.key] = AT_CHANCE
+        return found
 
     @property
     def value(self) -> str:
@@ -144,6 +176,18 @@ class View:
         """The metric of all columns; None when they differ."""
         found = {m for m in self.metrics.values() if m != UNKNOWN} or {UNKNOWN}
         return next(iter(found)) if len(found) == 1 else None
+
+    def digits(self, column: Column) -> int:
+        """Decimals of utility in a column: the same wherever the metric is the same."""
+        return self._digits.get(self.metrics[column.key], 2)
+
+    @cached_property
+    def _digits(self) -> dict[Metric, int]:
+        sizes: dict[Metric, list[float]] = {}
+        for group in self.groups.values():
+            if group.values:
+                sizes.setdefault(self.metrics[group.column.key], []).append(abs(group.mean))
+        return {metric: labels.decimals([float(np.median(found))]) for metric, found in sizes.items()}
 
     @cached_property
     def baselines(self) -> tuple[str, ...]:
@@ -204,7 +248,8 @@ def coordinate_key(coordinates: Mapping[str, Any]) -> str:
 
 def _ending(cell: Cell, results: Results, value: str) -> Ending:
     if cell.run is None:
-        return Ending(seed=cell.seed, status="impossible", reason=cell.reason or "no reason given")
+        status = "not run" if cell.reason == WAITING else "impossible"
+        return Ending(seed=cell.seed, status=status, reason=cell.reason or "no reason given")
     here = partial(Ending, seed=cell.seed, run=cell.run)
     record = results.records.get(cell.run)
     if record is None:
@@ -251,6 +296,11 @@ def view(results: Results) -> View:
         (key, name): Group(columns[key], name, tuple(by_seed[s] for s in sorted(by_seed)), name not in public)
         for (key, name), by_seed in endings.items()
     }
+    marks = {
+        (key, name): labels.listing(list(dict.fromkeys(found)))
+        for (key, name), by_seed in endings.items()
+        if (found := [results.marks[e.run] for e in by_seed.values() if e.run is not None and e.run in results.marks])
+    }
     return View(
         name=manifest.name,
         suite=manifest.suite,
@@ -262,4 +312,15 @@ def view(results: Results) -> View:
         groups=groups,
         problems=tuple(p.text for p in results.problems),
         records=results.records,
+        counterfactuals=results.counterfactuals,
+        tuned=_tuned(results, value),
+        marks=marks,
     )
+
+
+def _tuned(results: Results, value: str) -> dict[tuple[str, str], Tuned]:
+    """What was tried and chosen for each algorithm in each column."""
+    asked = results.manifest.suite.get("tune")
+    paths = [path for path in asked if path != "seeds"] if isinstance(asked, Mapping) else []
+    found = tuned(results.manifest.tuning, paths, results.tuning.get, value).values()
+    return {(coordinate_key(each.coordinates), each.algorithm): each for each in found}

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -14,17 +14,24 @@ from dpflbench.report.charts.clients import participation_chart, selection_chart
 from dpflbench.report.charts.curves import rounds_chart, sweep_charts, time_chart
 from dpflbench.report.charts.files import KINDS, figure_path, write_figure
 from dpflbench.report.charts.looks import Look, looks
-from dpflbench.report.charts.winners import rank_chart, winner_chart
-from dpflbench.report.comparison import winner_sentence
+from dpflbench.report.charts.tuned import tuning_charts
+from dpflbench.report.charts.why import gap_charts, why_chart
+from dpflbench.report.charts.winners import rank_chart, rank_table, winner_chart
+from dpflbench.report.downloads import downloads
 from dpflbench.report.export import cells_csv, summary_csv, write_parquet
-from dpflbench.report.latex import latex_report
+from dpflbench.report.headline import headline
+from dpflbench.report.latex import PREAMBLE, latex_files
 from dpflbench.report.sections import section_contents
+from dpflbench.report.tables.claims import claims_table
 from dpflbench.report.tables.costs import cost_table, epsilon_table
 from dpflbench.report.tables.differences import best_round_table, difference_table
+from dpflbench.report.tables.gap_parts import gap_parts_table
 from dpflbench.report.tables.gaps import gap_table
-from dpflbench.report.tables.table import Table, as_markdown, as_text
+from dpflbench.report.tables.table import Table, as_markdown, as_text, wrapped
+from dpflbench.report.tables.tuned import tuned_table, tuning_csv
 from dpflbench.report.tables.utility import utility_tables
 from dpflbench.report.tables.who_pays import who_pays_table
+from dpflbench.report.tables.why import why_table
 from dpflbench.report.view import View, view
 from dpflbench.results.cells import Results
 from dpflbench.results.store import write_atomically
@@ -53,11 +60,16 @@ class Contents:
             *utility_tables(v),
             *(t for t in self.added if isinstance(t, Table)),
             difference_table(v),
+            tuned_table(v),
+            why_table(v),
+            gap_parts_table(v),
             epsilon_table(v),
             who_pays_table(v),
             best_round_table(v),
             cost_table(v),
+            rank_table(v),
             gap_table(v),
+            claims_table(v),
         ]
         return [table for table in found if table is not None and (table.rows or table.notes)]
 
@@ -70,6 +82,9 @@ class Contents:
             *sweep_charts(v),
             winner_chart(v),
             rank_chart(v),
+            *tuning_charts(v),
+            why_chart(v),
+            *gap_charts(v),
             *who_pays_charts(v),
             participation_chart(v),
             selection_chart(v),
@@ -84,19 +99,27 @@ class Contents:
         return looks(self.view)
 
 
-def summary_table(results: Results) -> str:
-    """The terminal's report: the utility tables, what is missing and why, and who won."""
+def summary_table(results: Results, why: bool = False) -> str:
+    """The terminal's report: the utility tables, what was tuned, what is missing and why, who won, and on request what
+    explains it.
+    """
     v = view(results)
     width = max(80, shutil.get_terminal_size((132, 24)).columns)
     parts = [as_text(table, width) for table in utility_tables(v)]
+    parts += [as_text(table, width) for table in [tuned_table(v)] if table is not None]
     parts += [f"unreadable record: {labels.clean(p)}" for p in v.problems]
-    return "\n\n".join([*parts, winner_sentence(v)]) + "\n"
+    parts += [as_text(table, width) for table in (why_table(v), gap_parts_table(v)) if why and table is not None]
+    parts += [wrapped(labels.clean(line.text, 2000), width) for line in headline(v)]
+    return "\n\n".join(parts) + "\n"
 
 
 def markdown_report(contents: Contents) -> str:
     """The whole report as one Markdown text, with the PNG figures beside it if there are any."""
     v = contents.view
-    head = f"# {labels.markdown(v.name)}\n\n{labels.markdown(winner_sentence(v))}\n"
+    lines = [labels.markdown(line.text) for line in headline(v)]
+    head = (
+        f"# {labels.markdown(v.name)}\n\n" + "\n".join(f"- {line}" if len(lines) > 1 else line for line in lines) + "\n"
+    )
     pictures = [
         f"## {labels.markdown(chart.title)}\n\n"
         f"![{labels.markdown(chart.title)}]({figure_path(chart, Path('figures'), 'png')})\n\n"
@@ -109,18 +132,24 @@ def markdown_report(contents: Contents) -> str:
     return "\n".join([head, *tables[:utility], *pictures, *tables[utility:]])
 
 
-def _html(contents: Contents) -> str:
-    from dpflbench.report.page import html_report
-
-    return html_report(contents.view, contents.tables, contents.charts, contents.looks)
-
-
 TEXTS: dict[str, dict[str, Callable[[Contents], str]]] = {  # format → file name → its text
-    "html": {"index.html": _html},
     "markdown": {"report.md": markdown_report},
     "csv": {"summary.csv": lambda c: summary_csv(c.view), "cells.csv": lambda c: cells_csv(c.view)},
-    "latex": {"tables.tex": lambda c: latex_report(c.tables)},
 }
+
+
+def write_latex(contents: Contents, folder: Path) -> list[Path]:
+    """Write one file a table, and one that shows them all; tables of an earlier report do not stay behind."""
+    plain = replace(contents.view, report=replace(contents.view.report, sections=[]))
+    added = [t for t in contents.added if isinstance(t, Table)]
+    texts = latex_files(plain, lambda view: Contents(view, contents.catalogue).tables, added)
+    folder.mkdir(exist_ok=True)
+    for old in set(folder.glob("*.tex")) - {folder / name for name in texts}:
+        if old.read_text(encoding="utf-8", errors="replace").startswith(PREAMBLE):
+            old.unlink()
+    for name, text in texts.items():
+        write_atomically(folder / name, text)
+    return [folder / name for name in texts]
 
 
 def check_formats(formats: Sequence[str]) -> None:
@@ -131,19 +160,38 @@ def check_formats(formats: Sequence[str]) -> None:
 
 
 def write_report(
-    results: Results, out: Path, formats: Sequence[str] = FORMATS, catalogue: Catalogue | None = None
+    results: Results,
+    out: Path,
+    formats: Sequence[str] = FORMATS,
+    catalogue: Catalogue | None = None,
+    folders: Sequence[Path] = (),  # that the results come from: the page links their records
 ) -> list[Path]:
     """Write a report in the given formats; returns the files, the one to read first at the front."""
     check_formats(formats)
     contents, paths = Contents(view(results), catalogue, "png" in formats), []
     out.mkdir(parents=True, exist_ok=True)
-    for name, make in [item for each in TEXTS if each in formats for item in TEXTS[each].items()]:
+    texts = [item for each in TEXTS if each in formats for item in TEXTS[each].items()]
+    texts += [("tuning.csv", lambda c: tuning_csv(c.view))] if contents.view.tuned and "csv" in formats else []
+    for name, make in texts:
         paths.append(out / name)
         write_atomically(paths[-1], make(contents))
+    if "latex" in formats:
+        paths += write_latex(contents, out / "tables")
     if "parquet" in formats:
         paths += write_parquet(contents.view, out)
     kinds = [kind for kind in KINDS if kind in formats]
     if kinds:
         (out / "figures").mkdir(exist_ok=True)
         paths += [p for c in contents.charts for p in write_figure(c, contents.looks, out / "figures", kinds)]
-    return paths
+    return [*_write_page(contents, out, paths, folders), *paths] if "html" in formats else paths
+
+
+def _write_page(contents: Contents, out: Path, paths: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
+    """The page and the suite it shows; last, for it links everything else."""
+    from dpflbench.report.page import html_report, suite_text
+
+    v, page, suite = contents.view, out / "index.html", out / "suite.yaml"
+    write_atomically(suite, suite_text(v))
+    beside = downloads([*paths, suite], out, folders, list(v.records))
+    write_atomically(page, html_report(v, contents.tables, contents.charts, contents.looks, beside))
+    return [page, suite]

@@ -1,7 +1,7 @@
 """What a results folder is made for and what it holds: cells, the manifest that lists them, both with their records."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dpflbench.results.record import Record
@@ -31,16 +31,23 @@ class Manifest:
     name: str
     suite: Mapping[str, Any]  # the resolved suite, as a plain mapping
     cells: Sequence[Cell]
+    tuning: Sequence[Cell] = ()  # of the runs it is tuned by, with what is tuned among their coordinates
 
     @property
     def runs(self) -> list[str]:
-        """The ids of all runs it needs, each once."""
+        """The ids of all runs its cells need, each once."""
         return list(dict.fromkeys(cell.run for cell in self.cells if cell.run))
+
+    @property
+    def tuning_runs(self) -> list[str]:
+        """The ids of all runs it is tuned by, each once."""
+        return list(dict.fromkeys(cell.run for cell in self.tuning if cell.run))
 
     @property
     def titles(self) -> dict[str, str]:
         """What each run is called: by the first of its cells."""
-        return {cell.run: cell.title for cell in reversed(self.cells) if cell.run}
+        tuning = {cell.run: f"tuning {cell.title}" for cell in reversed(self.tuning) if cell.run}
+        return tuning | {cell.run: cell.title for cell in reversed(self.cells) if cell.run}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +58,13 @@ class Problem:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
     """A results folder in memory."""
 
-    manifest: Manifest
-    records: Mapping[str, Record]
-    problems: Sequence[Problem] = ()  # mostly records that could not be read
+    manifest: Manifest = field(kw_only=False)
+    records: Mapping[str, Record] = field(kw_only=False)
+    problems: Sequence[Problem] = field(default=(), kw_only=False)  # mostly records that could not be read
+    marks: Mapping[str, str] = field(default_factory=dict)  # run → what somebody found wrong with its record, in a word
+    counterfactuals: Mapping[str, Mapping[str, Record]] = field(default_factory=dict)  # run → what is left out → record
+    tuning: Mapping[str, Record] = field(default_factory=dict)  # by run; never ranked

@@ -61,15 +61,18 @@ class Record:
 
     rounds    arrays over evaluated rounds: round (rounds done), utility_global, loss
     final     utility_global (phi = identity), utility_mean_phi, utility_personal, loss, best_utility_global, best_round
-    clients   arrays [N]: n_examples, epsilon, delta, uses, epsilon_spent, utility_shared (shared model, own held-out
-              shard), utility_personal (own phi, own held-out shard), n_holdout
+    clients   arrays [N]: n_examples, epsilon, delta, uses, weight (over the run), epsilon_spent, utility_shared (shared
+              model, own held-out shard), utility_personal (own phi, own held-out shard), n_holdout
     events    arrays, one row a release: client, round, kind (0 gradient, 1 loss, 2 joint), sensitivity, scale, cost
     facts     dim, phi_dim, n_train, n_test, n_classes, gradient_path, data_digest, split_digest, initial_model,
-              final_model, mechanism (name, clip_norm), references (utility of trivial models)
+              final_model, mechanism (name, law, accountant, clip_norm), references (utility of trivial models),
+              ledger_digest, ledger_chain (privacy/chain.py: a link a round), noise_efficiency, data_coverage, why (how
+              those were had: weights, rounds, variance, limit, mean_limit)
     notes     what selectors wanted kept, one mapping a plan, arrays allowed
-    measured  seconds, cpu_seconds (rounds only), gradient_seconds, samples_per_second, started, device, threads,
-              versions, machine, reference_seconds, numerics and cpu (execution/yardstick.py), modules (with a
-              digest each: what to compare when a record is stale)
+    measured  seconds, cpu_seconds (rounds only), gradient_seconds; round_seconds, round_gradient_seconds and
+              samples_per_second without the first round; started, device, threads, versions, machine,
+              processor, commit (of a checkout), reference_seconds, numerics and cpu (execution/yardstick.py), modules
+              (with a digest each: what to compare when a record is stale)
     """
 
     id: str
@@ -106,8 +109,10 @@ def dumps(record: Record) -> str:
     return json.dumps(encode(body), indent=1, sort_keys=True, allow_nan=False)
 
 
-def loads(text: str, where: str = "record") -> Record:
-    """The record in a JSON text; RecordError says what is wrong with it."""
+def loads(text: str, where: str = "record", room: list[int] | None = None) -> Record:
+    """The record in a JSON text; RecordError says what is wrong with it. `room` counts the bytes that the arrays of
+    all records read with it may take.
+    """
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as e:
@@ -119,7 +124,7 @@ def loads(text: str, where: str = "record") -> Record:
         raise RecordError(f"{where}: status {body.get('status')!r:.60}; allowed: {', '.join(get_args(Status))}")
     names = {f.name for f in fields(Record)}
     try:
-        values = decode({k: body[k] for k in names})
+        values = decode({k: body[k] for k in names}, room)
         values["metric"] = Metric(**values["metric"])
         record = Record(**values)
         _check_shape(record)

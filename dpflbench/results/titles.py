@@ -1,10 +1,9 @@
-"""What a place of a table is called, wherever it is named: algorithm, coordinates, seed.
+"""What a place of a table is called, wherever it is named: algorithm, coordinates, seed; and how numbers are spelt.
 
 Names come from plugins and suites, that is from strangers: `clean` shows what could move a cursor or turn text around
 as escapes.
 """
 
-import json
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ LABELS = {
     "task.partition.alpha": "alpha",
     "task.dataset.name": "data set",
     "task.dataset": "data set",
+    "federation.lr.initial": "learning rate",
     "task.model": "model",
 }
 DATASETS = {
@@ -43,6 +43,11 @@ def clean(text: object, limit: int = 1000) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def printable(text: object) -> str:
+    """The text with control and formatting characters shown as escapes; line breaks and tabs too."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+
+
 def short(name: object) -> str:
     """A name from a plugin or a suite, safe to show and not too long."""
     return clean(name, 60)
@@ -53,24 +58,40 @@ def axis(path: str) -> str:
     return LABELS.get(path) or clean(path.split(".", 1)[-1], 60)
 
 
+def plain(value: float, digits: int = 6) -> str:
+    """A number in few letters: `3`, `−0.5`, `10⁻⁵`, `2.5·10³⁸`; at most so many significant digits."""
+    text = f"{value:.{digits}g}"
+    mantissa, _, power = text.partition("e")
+    if power:
+        raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+        text = f"{mantissa}·10{raised}"
+        text = text.removeprefix("1·") if mantissa == "1" else text
+    return text.replace("-", "−").replace("inf", "∞")
+
+
 def axis_value(value: Any) -> str:
-    """An axis value in few letters: numbers plain, mappings by their name or kind."""
+    """An axis value in few letters: numbers plain, mappings by their name or kind with the rest in brackets."""
     if isinstance(value, Mapping):
-        for key in ("name", "kind", "use"):
-            if isinstance(value.get(key), str):
-                rest = {k: v for k, v in value.items() if k != key}
-                return short(value[key]) + (f" {clean(json.dumps(rest, default=str), 60)}" if rest else "")
-        return clean(json.dumps(value, default=str), 60)
+        key = next((k for k in ("name", "kind", "use") if isinstance(value.get(k), str)), None)
+        rest = ", ".join(f"{clean(k, 60)} {axis_value(v)}" for k, v in value.items() if k != key)
+        if key is None:
+            return clean(rest, 60)
+        return axis_value(value[key]) + (f" ({clean(rest, 60)})" if rest else "")
+    if isinstance(value, list | tuple):
+        return clean("/".join(axis_value(v) for v in value), 60)
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, float | int):
-        return f"{value:g}"
+        return plain(value)
     return DATASETS.get(str(value), short(value))
 
 
 def coordinate(path: str, value: Any) -> str:
     """One coordinate in words: `gaussian`, `ε max 3`."""
-    return axis_value(value) if isinstance(value, str | Mapping) else f"{axis(path)} {axis_value(value)}"
+    named = isinstance(value, str) or (
+        isinstance(value, Mapping) and not value.keys().isdisjoint(("name", "kind", "use"))
+    )
+    return axis_value(value) if named else f"{axis(path)} {axis_value(value)}"
 
 
 def coordinates(values: Mapping[str, Any], only: Sequence[str] | None = None, joint: str = ", ") -> str:

@@ -2,7 +2,8 @@
 `split`.
 
 `split: official` keeps the data set's own test part; `split: paper` pools everything and draws the test part at random,
-as the paper does. What does not depend on the seed is cached.
+as the paper does; `split: validation` never looks at the test part, and held-out examples of all clients stand in for
+it. What does not depend on the seed is cached.
 """
 
 from dataclasses import replace
@@ -27,7 +28,7 @@ from dpflbench.tasks.npz import Npz
 from dpflbench.tasks.partition import NOBODY, checked_owners, quantile_classes
 from dpflbench.tasks.task import Shards, Task
 
-Split = Literal["official", "paper"]
+Split = Literal["official", "paper", "validation"]
 DATASETS: Factories = {
     "mnist": Mnist,
     "fashion_mnist": FashionMnist,
@@ -40,6 +41,12 @@ DATASETS: Factories = {
 
 # Decisions inside the stream `split`, each with its own draws: a change to one leaves the others as they were.
 TEST, LIMIT, OWNERS, HELD_OUT = range(4)
+
+
+def located(dataset: Dataset, suite: Path | None, root: Path | None) -> Dataset:
+    """The data set, with a file of its own looked for beside the suite that names it."""
+    beside = getattr(dataset, "beside", None)
+    return beside(suite, root) if suite is not None and beside is not None else dataset
 
 
 def load_task(
@@ -69,15 +76,26 @@ def load_task(
     owner = partition.assign(classes, groups, n_clients, streams.numpy("split", OWNERS))
     owner = checked_owners(owner, len(classes), n_clients)
     train, held_out = _hold_out(owner, n_clients, holdout, streams.numpy("split", HELD_OUT))
+    holdout_shards = _shards(examples, owner, held_out, n_clients, device)
+    validation = split == "validation"
+    if validation and not len(held_out):
+        raise DpflbenchError(f"task.holdout: {holdout} of each client is no example; allowed: more, to validate on")
     task = Task(
         train=_shards(examples, owner, train, n_clients, device),
-        holdout=_shards(examples, owner, held_out, n_clients, device),
-        test_x=examples.x_test.to(device),
-        test_y=examples.y_test.to(device),
+        holdout=holdout_shards,
+        test_x=holdout_shards.x if validation else examples.x_test.to(device),
+        test_y=holdout_shards.y if validation else examples.y_test.to(device),
         n_classes=examples.n_classes,
         references=dict(examples.references),
     )
-    return task if examples.n_classes else replace(task, references={**task.references, **regression_references(task)})
+    found = class_references(task) if examples.n_classes else regression_references(task)
+    return replace(task, references={**task.references, **found})
+
+
+def class_references(task: Task) -> dict[str, float]:
+    """Test accuracy in % of the class that is most frequent in training."""
+    most = torch.bincount(task.train.y.long(), minlength=task.n_classes).argmax()
+    return {"predict_the_majority": float((task.test_y == most).double().mean()) * 100}
 
 
 def regression_references(task: Task) -> dict[str, float]:
@@ -99,15 +117,27 @@ def _examples(
     dataset: Dataset, features: Features | None, split: Split, streams: Streams, root: Path | None, limit: int | None
 ) -> Examples:
     """Training and test examples as the model will see them."""
-    if split == "official" and limit is None:
-        return _with_features_cached(dataset, features, root)
-    examples = dataset.load(root)
+    tested = split != "validation"
+    if split != "paper" and limit is None:
+        return _with_features_cached(dataset, features, root, tested)
+    examples = _loaded(dataset, root, tested)
     if split == "paper":
         examples = _redrawn(examples, limit, getattr(dataset, "test_share", None), streams)
     elif limit is not None:
         kept = _drawn(len(examples.y_train), limit, streams.numpy("split", LIMIT))
         examples = _train_subset(examples, kept)
     return _with_features(examples, features)
+
+
+def _loaded(dataset: Dataset, root: Path | None, tested: bool) -> Examples:
+    """The examples of a data set; one that is not `tested` loses its test part here, before anybody sees it, and a
+    training example stands in its place, for features that want one.
+    """
+    examples = dataset.load(root)
+    if tested:
+        return examples
+    x, y = examples.x_train[:1], examples.y_train[:1]
+    return replace(examples, x_test=x, y_test=y, references={}, test_groups=None)
 
 
 def _with_features(examples: Examples, features: Features | None) -> Examples:
@@ -123,15 +153,15 @@ def _with_features(examples: Examples, features: Features | None) -> Examples:
     return replace(examples, x_train=x_train, x_test=x_test)
 
 
-def _with_features_cached(dataset: Dataset, features: Features | None, root: Path | None) -> Examples:
+def _with_features_cached(dataset: Dataset, features: Features | None, root: Path | None, tested: bool) -> Examples:
     """The same for the official split, where nothing depends on the seed: kept between runs, without the images."""
     # What does not show its parameters cannot be told from another of its class.
     hidden = any(type(part).__repr__ is object.__repr__ for part in (dataset, features))
     if features is None or not features.costly or hidden:
-        return _with_features(dataset.load(root), features)
+        return _with_features(_loaded(dataset, root, tested), features)
 
     def build() -> Tensors:
-        examples = _with_features(dataset.load(root), features)
+        examples = _with_features(_loaded(dataset, root, tested), features)
         tensors = {
             "x_train": examples.x_train,
             "y_train": examples.y_train,
@@ -145,6 +175,7 @@ def _with_features_cached(dataset: Dataset, features: Features | None, root: Pat
         "digest": dataset.digest(root),
         "dataset": f"{dataset!r} {source(dataset)}",
         "features": f"{features!r} {source(features)}",
+        "test part": str(tested),
     }
     tensors = cached(f"{type(dataset).__name__.lower()}-features", key, build)
     return Examples(

@@ -7,6 +7,7 @@ public like the rest.
 """
 
 import csv
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +78,7 @@ class LendingClub:
             return []
         folder = root / "lending_club"
         if self.file is not None:
-            return [path for path in (folder / self.file, root / self.file) if path.is_file()][:1]
+            return [path for path in (folder / self.file, root / self.file) if os.path.isfile(path)][:1]
         return sorted(path for path in folder.glob("*") if path.name.endswith((".csv", ".csv.gz")))
 
     def _path(self, root: Path | None) -> Path:

@@ -221,19 +221,24 @@ def parameter_count(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
+def layer_name(name: str, layer: nn.Module) -> str:
+    """What messages call a layer: its path from the model, and its type."""
+    return f"{'model.' if name else 'model'}{name} ({type(layer).__name__})"
+
+
 def check_module(module: nn.Module) -> None:
     """Refuse, by name and with the reason, a module whose samples have no gradients of their own."""
     for name, part in module.named_modules():
-        kind, where = type(part).__name__, name or "the module itself"
+        where = layer_name(name, part)
         if isinstance(part, nn.modules.batchnorm._NormBase):
             per_sample = isinstance(part, nn.modules.instancenorm._InstanceNorm) and not part.track_running_stats
             if not per_sample:
                 raise DpflbenchError(
-                    f"{where}: {kind} keeps batch statistics, which couple samples; use GroupNorm or LayerNorm"
+                    f"{where} keeps batch statistics, which couple samples; use GroupNorm or LayerNorm"
                 )
         rate = part.p if isinstance(part, nn.modules.dropout._DropoutNd) else getattr(part, "dropout", 0.0)
         if isinstance(rate, float | int) and rate > 0:
-            raise DpflbenchError(f"{where}: {kind} draws dropout masks outside the run's streams; set its rate to 0")
+            raise DpflbenchError(f"{where} draws dropout masks outside the run's streams; set its rate to 0")
     owners: dict[int, str] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
         if id(parameter) in owners:

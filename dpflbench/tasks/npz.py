@@ -2,6 +2,7 @@
 regression.
 """
 
+import os
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ HOW = "numpy.savez('NAME.npz', x_train=..., y_train=..., x_test=..., y_test=...)
 
 @dataclass(frozen=True, slots=True)
 class Npz:
-    """Your own arrays: `path` is absolute or relative to the data folder (to the current folder if none is given).
+    """Your own arrays: `path` is absolute or relative to the suite file, given by --set to the current folder; a file
+    that is not there is looked for in the data folder.
 
     x are uint8 (images [n, channels, height, width], scaled to [0, 1]) or numbers; integer y are labels from 0, float y
     targets. Optional groups_train and groups_test name each example's natural owner.
@@ -32,15 +34,20 @@ class Npz:
 
     path: str
 
+    def beside(self, folder: Path, root: Path | None) -> "Npz":
+        """The same data with its file beside the suite, or in the data folder if it is only there."""
+        here, there = folder / Path(self.path).expanduser(), self._file(root)
+        return Npz(str(there if root is not None and not here.is_file() and there.is_file() else here))
+
     def availability(self, root: Path | None) -> Availability:
         """Present if the file is."""
-        found = self._file(root).is_file()
+        found = os.path.isfile(self._file(root))
         return Availability(found, str(self._file(root)), "found" if found else "missing", "yours", HOW)
 
     def digest(self, root: Path | None) -> str:
         """SHA-256 of the file."""
-        if not self._file(root).is_file():
-            raise DataError(f"npz: looked for {self._file(root)}, not found; make it: {HOW}")
+        if not os.path.isfile(self._file(root)):  # Path.is_file raises for a name that is too long
+            raise DataError(f"npz: looked for {str(self._file(root))[:300]}, not found; make it: {HOW}")
         return files.sha256(self._file(root), root)
 
     def load(self, root: Path | None) -> Examples:
@@ -57,7 +64,7 @@ class Npz:
         )
 
     def _file(self, root: Path | None) -> Path:
-        return (root or Path()) / Path(self.path).expanduser()
+        return (root or Path()) / os.path.expanduser(self.path)
 
 
 def _read(path: Path) -> Tensors:
@@ -68,10 +75,12 @@ def _read(path: Path) -> Tensors:
             if lacking:
                 raise DataError(f"{path}: no array {', '.join(lacking)}; expected {', '.join(ARRAYS)}")
             arrays = {name: opened[name] for name in (*ARRAYS, *GROUPS) if name in opened}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, TypeError) as error:  # NumPy's own words advise to load it unsafely
         raise DataError(
-            f"{path}: cannot be read ({error}); truncated, damaged or no .npz file of plain arrays"
+            f"{path}: an array of Python objects, or no .npz file; expected plain arrays of numbers, made by {HOW}"
         ) from error
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path}: cannot be read ({error}); truncated or damaged: make it anew by {HOW}") from error
     for part in ("train", "test"):
         _check_examples(path, part, arrays[f"x_{part}"], arrays[f"y_{part}"])
     if (

@@ -121,7 +121,10 @@ class Writer:
     def assign(self, classes: Ints, groups: Ints | None, n_clients: int, rng: np.random.Generator) -> Ints:
         """Whole writers."""
         if groups is None:
-            raise DpflbenchError("writer: this data set does not know who wrote what; allowed: any other partition")
+            raise DpflbenchError(
+                "writer: the examples of this data set have no owners; take femnist, add groups_train and groups_test "
+                "to your npz file, or choose another partition"
+            )
         writers, counts = np.unique(groups, return_counts=True)
         eligible = writers[counts >= self.min_size]
         if len(eligible) < n_clients:

@@ -16,6 +16,7 @@ from dpflbench.testing.algorithms import check_algorithm
 from dpflbench.testing.factories import check_factory
 from dpflbench.testing.features import check_feature
 from dpflbench.testing.kit import Examination, check_part, check_plugin, examine
+from dpflbench.testing.local_rules import check_local_rule
 from dpflbench.testing.local_updates import check_local_update
 from dpflbench.testing.mechanisms import check_mechanism
 from dpflbench.testing.populations import check_budget, check_partition
@@ -35,6 +36,7 @@ __all__ = [
     "check_dataset",
     "check_factory",
     "check_feature",
+    "check_local_rule",
     "check_local_update",
     "check_mechanism",
     "check_model",

@@ -23,14 +23,15 @@ def check_accountant(part: Any, who: str = "", laws: tuple[str, ...] = LAWS) -> 
     who = named(part, "accountant", who)
     accountant = obtain(part, who)
     methods = {"supports": 1, "cost": 1, "budget": 2, "epsilon": 2, "scale": 2, "per_use": 4, "second_opinion": 3}
+    methods |= {"of": 2, "settled": 2}
     needs_methods(who, accountant, Accountant, methods)
     for name, kind, expected in (
         ("name", str, "a name"),
         ("pure", bool, "true or false"),
-        ("exponent", int, "1 or more"),
+        ("exponent", int, "0 or more"),
     ):
         value = getattr(accountant, name, None)
-        if not isinstance(value, kind) or (value in ("", 0) and kind is not bool):
+        if not isinstance(value, kind) or value == "" or (isinstance(value, int) and value < 0):
             refuse(who, f"{name} is {value!r}", expected, f"set {name} as dpflbench.interfaces.Accountant says")
     known = [
         law for law in laws if not attempt(who, "supports(event)", "a text", partial(accountant.supports, _event(law)))
@@ -44,23 +45,26 @@ def check_accountant(part: Any, who: str = "", laws: tuple[str, ...] = LAWS) -> 
         )
     epsilon = np.array([0.1, 1.0, 3.0, 10.0])
     delta = np.zeros(4) if accountant.pure else np.array([1e-6, 1e-5, 1e-4, 1e-5])
-    for law in known:
-        _currency(accountant, epsilon, delta, _event(law), who)
-        _second(accountant, epsilon, delta, _event(law), who)
+    accountant = attempt(who, "of(epsilon, delta)", "an accountant", lambda: accountant.of(epsilon, delta))
+    sampled = [_event(law, rate=0.1, steps=5) for law in known]
+    for event in (*map(_event, known), *(event for event in sampled if not accountant.supports(event))):
+        _currency(accountant, epsilon, delta, event, who)
+        _second(accountant, epsilon, delta, event, who)
     _shares(accountant, epsilon, delta, who)
     pickled(who, accountant)
 
 
-def _event(law: str) -> Event:
-    """One full release of each of four clients."""
+def _event(law: str, rate: float = 1.0, steps: int = 1) -> Event:
+    """Releases of each of four clients, full ones unless told otherwise."""
     sensitivity = np.array([0.02, 1.0, 0.5, 1e-4])
     return Event(
         kind="gradient",
         law=law,
         sensitivity=sensitivity,
         scale=np.full(4, np.nan),
-        rate=np.ones(4),
-        steps=np.ones(4, dtype=np.int64),
+        rate=np.full(4, rate),
+        steps=np.full(4, steps, dtype=np.int64),
+        neighbours="zero_out",
     )
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpflbench.interfaces import Cohort, LinearAggregator, RowAggregator, Setup, Updates
+from dpflbench.errors import PluginError
+from dpflbench.federation.trust import proved
+from dpflbench.interfaces import Cohort, LinearAggregator, ReportsWeights, RowAggregator, Setup, Updates
 from dpflbench.testing.factories import named, obtain
 from dpflbench.testing.rules import (
     attempt,
@@ -57,6 +59,7 @@ def check_aggregator(part: Any, who: str = "") -> None:
         _rows_in_any_order(aggregator, setup, who)
         _follows_type_and_device(aggregator, setup, who)
         _few_rows(aggregator, setup, who)
+        _without_noise(aggregator, setup, who)
         _nan_row_is_seen(aggregator, setup, who)
 
 
@@ -134,7 +137,24 @@ def _called(aggregator: Any, updates: Updates, state: Any, who: str) -> tuple[Te
             "guard divisions, roots and logarithms",
         )
     _plain(state, who)
+    if isinstance(aggregator, ReportsWeights):
+        _reports(aggregator, updates, state, direction, who)
     return direction, state
+
+
+def _reports(aggregator: ReportsWeights, updates: Updates, state: Any, direction: Tensor, who: str) -> None:
+    """Refuse reported weights that do not give the direction."""
+    told = attempt(
+        who,
+        "effective_weights(updates, state)",
+        "weights [K] or None",
+        lambda: aggregator.effective_weights(updates, state),
+    )
+    try:
+        if told is not None:
+            proved(told, updates.values, direction)
+    except PluginError as e:
+        refuse(who, str(e), "the weights of the rows in the direction, or None", "report what aggregate used")
 
 
 def _fits(direction: Any, updates: Updates, who: str) -> None:
@@ -224,6 +244,15 @@ def _few_rows(aggregator: Any, setup: Setup, who: str) -> None:
             "zeros, NaN or an error",
             "derive the direction from updates.values alone",
         )
+
+
+def _without_noise(aggregator: Any, setup: Setup, who: str) -> None:
+    """Rows of one client, or of all, may carry no noise at all: a variance of 0 is no excuse for a division by it."""
+    updates = updates_of(setup, 0, ROWS)
+    some = updates.variance.clone()
+    some[1] = 0.0
+    for variance in (some, torch.zeros_like(some)):
+        _started(aggregator, setup, replace(updates, variance=variance), f"{who} (rows without noise)")
 
 
 def _nan_row_is_seen(aggregator: Any, setup: Setup, who: str) -> None:

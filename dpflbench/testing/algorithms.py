@@ -8,22 +8,25 @@ from dpflbench.assembly import assemble
 from dpflbench.catalogue import Catalogue, Part
 from dpflbench.execution.attempt import Place, execute
 from dpflbench.federation.local import FullStep
+from dpflbench.federation.minibatch import Minibatch
 from dpflbench.hookspecs import KINDS
-from dpflbench.interfaces import Algorithm
-from dpflbench.plan import Run
+from dpflbench.interfaces import PLAIN, Algorithm, LocalUpdate
+from dpflbench.planning import Run
 from dpflbench.results.record import Record
-from dpflbench.suite import normalise
+from dpflbench.suite_reading import normalise
 from dpflbench.tasks.models import Softmax
 from dpflbench.tasks.partition import Iid
 from dpflbench.tasks.population import Constant, Uniform
 from dpflbench.testing.aggregators import check_aggregator
 from dpflbench.testing.factories import named, obtain
+from dpflbench.testing.local_rules import check_local_rule
 from dpflbench.testing.rules import pickled, refuse
 from dpflbench.testing.selectors import check_selector
 from dpflbench.testing.transforms import check_transform
-from dpflbench.testing.worlds import Toy, standard_noise
+from dpflbench.testing.worlds import Toy, standard_accountant, standard_noise
 
 CLIENTS, COHORT, ROUNDS = 8, 3, 6
+PLACE = Place(noise_key=bytes(16))  # the same noise each time: two runs shall be equal to the bit
 
 
 def check_algorithm(part: Any, who: str = "") -> None:
@@ -50,6 +53,7 @@ def check_algorithm(part: Any, who: str = "") -> None:
     check_aggregator(algorithm.aggregator, f"{who}, aggregator")
     check_transform(algorithm.transform, f"{who}, transform")
     pickled(who, algorithm)
+    check_local_rule(algorithm.rule, f"{who}, local rule")
     for mechanism in usable if algorithm.private else usable[:1]:
         first, again = (short_run(algorithm, mechanism, who) for _ in range(2))
         if first.digest != again.digest:
@@ -69,10 +73,13 @@ def short_run(algorithm: Algorithm, mechanism: str, who: str) -> Record:
         return Part(kind, name, lambda: made, "check", "dpflbench", "0", "dpflbench.testing")
 
     noise, accountant = standard_noise()[mechanism]
+    local: LocalUpdate = FullStep()
+    if algorithm.trains or algorithm.rule != PLAIN:
+        local, accountant = Minibatch(lr=0.1, steps=2, batch=8), standard_accountant(Minibatch.accountant)
     made: dict[str, dict[str, Any]] = {
         "mechanisms": {mechanism: noise},
         "accountants": {accountant.name: accountant},
-        "local_updates": {"full_step": FullStep()},
+        "local_updates": {"full_step": local},
         "datasets": {"toy": Toy()},
         "partitions": {"iid": Iid()},
         "budgets": {"epsilon": Uniform(1.0, 8.0), "delta": Constant(1e-5)},
@@ -102,7 +109,7 @@ def short_run(algorithm: Algorithm, mechanism: str, who: str) -> Record:
             "an algorithm of a selector, an aggregator and a transform",
             "see the message",
         )
-    record = execute(Run("check", assembly.config, {}, "toy", assembly), catalogue, Place())
+    record = execute(Run("check", assembly.config, {}, assembly.task.dataset.digest(None), assembly), catalogue, PLACE)
     if record.status != "done":
         refuse(
             who,

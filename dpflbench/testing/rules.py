@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from dpflbench.errors import PluginError
+from dpflbench.federation.leftovers import ClientCode, inventory, remembered, survivors
 
 R = TypeVar("R")
 
@@ -109,6 +110,22 @@ def _generators() -> tuple[Any, Any, Any]:
     return torch.get_rng_state(), np.random.get_state(legacy=True), random.getstate()  # noqa: NPY002  # only looked at
 
 
+def frozen(who: str, part: Any) -> None:
+    """Refuse a part whose attributes can be set: a run must be a function of its parameters, in every worker."""
+    slots = [f.name for f in dataclasses.fields(part)] if dataclasses.is_dataclass(part) else []
+    for name in dict.fromkeys([*getattr(part, "__dict__", {}), *slots]):
+        try:
+            setattr(copy.copy(part), name, getattr(part, name))
+        except (AttributeError, TypeError):
+            continue
+        refuse(
+            who,
+            f"{type(part).__name__}.{name} can be set",
+            "a part that nobody can change",
+            "write @dataclass(frozen=True), and return what must be remembered as state",
+        )
+
+
 def pickled(who: str, part: R) -> R:
     """The part after a round trip through pickle: what a worker process receives."""
     try:
@@ -120,6 +137,7 @@ def pickled(who: str, part: R) -> R:
             "a part that can be sent to a worker process",
             "define its class at the top of a module and keep only plain values in its fields",
         )
+    frozen(who, part)
     found = difference(part, again)
     if found:
         refuse(
@@ -165,6 +183,22 @@ def unchanged(who: str, what: str, before: Any, after: Any, name: str) -> None:
             f"{what} changes {name}{'.' if found[:1].isalpha() and name else ''}{found} in place",
             "inputs left as they were",
             "work on a copy (x.clone(), x.copy()) and return new values",
+        )
+
+
+def leaves_nothing(who: str, code: ClientCode, call: Callable[[int], Tensor], kept: tuple[Any, ...] = ()) -> None:
+    """Refuse client code that keeps something of what it is handed; `call(seed)` makes inputs, hands them over and
+    returns no more than their values. A first call may fill caches, but with no input.
+    """
+    values = call(0)
+    before = inventory(code)
+    call(1)
+    if found := survivors(before, code, kept) or remembered(code, values):
+        refuse(
+            who,
+            f"keeps something of its inputs: {found}",
+            "client code that leaves nothing behind",
+            "keep no reference to inputs, nor copies or numbers made of them, after a call",
         )
 
 

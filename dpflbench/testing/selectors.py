@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from dpflbench.errors import BudgetExceeded, DpflbenchError, PluginError
-from dpflbench.federation.calibration import Calibration, calibrate
+from dpflbench.federation.calibration import Calibration, calibrate, check_affordable
 from dpflbench.federation.schedule import check_plan, draw_cohort
-from dpflbench.interfaces import Accountant, Floats, Ints, Losses, Mechanism, Plan, PlanView, Selector, Setup
+from dpflbench.interfaces import Accountant, Ints, Losses, Mechanism, Plan, PlanView, Selector, Setup
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.randomness import Streams
 from dpflbench.testing.factories import named, obtain
@@ -22,7 +22,7 @@ from dpflbench.testing.rules import (
     refuse,
     unchanged,
 )
-from dpflbench.testing.worlds import setup_of, standard_noise
+from dpflbench.testing.worlds import TwoOrders, setup_of, standard_noise
 
 # (clients, cohort, rounds, equal clients): everybody every round, one a round, a single client, a single round
 EDGES = ((6, 6, 4, False), (6, 1, 12, False), (1, 1, 3, False), (8, 3, 1, False), (9, 3, 6, True))
@@ -39,6 +39,7 @@ def check_selector(part: Any, who: str = "", mechanisms: frozenset[str] | None =
     for name, noise in standard_noise().items():
         if mechanisms is None or name in mechanisms:
             _check_under(selector, noise, who)
+            played(selector, setup_of((noise[0], TwoOrders(noise[1]))), 1, f"{who} (a currency of two orders)")
 
 
 def _check_under(selector: Any, noise: tuple[Mechanism, Accountant], who: str) -> None:
@@ -73,10 +74,9 @@ def played(selector: Any, setup: Setup, seed: int, who: str) -> list[dict[str, A
     plans: list[dict[str, Any]] = []
     round = 0
     while round < setup.rounds:
-        view = PlanView(setup, round, used.copy(), ledger.left.copy(), losses)
+        view = PlanView(setup, round, used, ledger.left, losses)
         plan = _planned(selector, view, streams, who)
         calibration = calibrate(plan, ledger.left, setup)
-        _affordable(plan, calibration.message.scale, who)
         end, uses_left = round + int(plan.horizon), plan.uses.astype(np.int64)
         for now in range(round, end):
             cohort = draw_cohort(uses_left, end - now, streams.numpy("select", now))
@@ -117,31 +117,16 @@ def _planned(selector: Any, view: PlanView, streams: Streams, who: str) -> Plan:
     unchanged(who, "plan", attributes, selector, "its own attributes ")
     if not isinstance(plan, Plan):
         refuse(who, f"plan returns {type(plan).__name__}", "a dpflbench.interfaces.Plan", "return Plan(uses, horizon)")
+    setup, fix = view.setup, "; fix: dpflbench.federation.schedule.round_uses and even_uses make such plans"
     try:
         check_plan(
-            plan,
-            n_clients=view.setup.n_clients,
-            cohort_size=view.setup.cohort_size,
-            rounds_left=view.rounds_left,
-            who=who,
+            plan, n_clients=setup.n_clients, cohort_size=setup.cohort_size, rounds_left=view.rounds_left, who=who
         )
+        fix = ""
+        check_affordable(plan, view.left, view.used, setup, who)
     except PluginError as e:
-        text = str(e).removeprefix(f"selector of {who}: ")
-        raise ConformanceError(
-            f"{who}: {text}; fix: dpflbench.federation.schedule.round_uses and even_uses make such plans"
-        ) from None
+        raise ConformanceError(f"{who}: {str(e).removeprefix(f'selector of {who}: ')}{fix}") from None
     return plan
-
-
-def _affordable(plan: Plan, scale: Floats, who: str) -> None:
-    broke = np.flatnonzero((plan.uses > 0) & ~np.isfinite(scale))
-    if len(broke):
-        refuse(
-            who,
-            f"plans {plan.uses[broke[0]]} uses of client {broke[0]}, which has nothing left to spend",
-            "uses that can be paid for",
-            "leave out clients with view.left at 0, or set Plan.cost so that a later plan still has something",
-        )
 
 
 def _charged(ledger: Ledger, plan: Plan, calibration: Calibration, cohort: Ints, round: int, who: str) -> None:
@@ -162,7 +147,7 @@ def _answered(
     """The losses with made-up noisy answers to the plan's probe."""
     if plan.probe is None:
         return losses
-    rng = streams.numpy("probe", round)
+    rng = streams.numpy("transform", round)
     received = rng.uniform(0.0, plan.probe.loss_bound, len(cohort))
     stepped = (
         rng.uniform(0.0, plan.probe.loss_bound, len(cohort)) if plan.probe.after_step else np.full(len(cohort), np.nan)

@@ -11,15 +11,17 @@ from torch import Tensor, nn
 
 from dpflbench.errors import DataError, DpflbenchError
 from dpflbench.federation.gradients import Engine, initial_theta
+from dpflbench.federation.leftovers import ClientCode
 from dpflbench.interfaces import Availability, Dataset, Examples, Model
 from dpflbench.randomness import Streams
 from dpflbench.tasks.models import check_module
 from dpflbench.tasks.task import Shards
 from dpflbench.testing.factories import named, obtain
-from dpflbench.testing.rules import attempt, difference, needs_methods, no_global_draws, pickled, refuse
+from dpflbench.testing.rules import attempt, difference, leaves_nothing, needs_methods, no_global_draws, pickled, refuse
 
 SHAPES: tuple[tuple[int, ...], ...] = ((10,), (1, 28, 28), (3, 32, 32))
 OUTPUTS = 4
+SEED = 6
 
 
 def check_dataset(part: Any, who: str = "", root: Path | None = None) -> str:
@@ -154,7 +156,7 @@ def check_model(part: Any, who: str = "") -> None:
             "an initial model that the seed determines",
             "initialise by torch.nn.init, which draws from torch's global generator",
         )
-    _outputs(module, shape, outputs, who)
+    _outputs(model, module, shape, outputs, who)
 
 
 def _buildable(model: Any, who: str) -> tuple[int, ...]:
@@ -175,14 +177,15 @@ def _buildable(model: Any, who: str) -> tuple[int, ...]:
     )
 
 
-def _outputs(module: nn.Module, shape: tuple[int, ...], outputs: int, who: str) -> None:
+def _outputs(model: Any, module: nn.Module, shape: tuple[int, ...], outputs: int, who: str) -> None:
     """Right shape, each row from its own sample, and per-sample gradients that add up to the gradient of the batch.
 
     The engine itself refuses a module in which samples see each other, here as in a run.
     """
-    generator = torch.Generator().manual_seed(6)
+    generator = torch.Generator().manual_seed(SEED)
     x, y = torch.randn(3, *shape, generator=generator), torch.randint(outputs, (3,), generator=generator)
     engine, theta = Engine(module, outputs if outputs > 1 else 0, 2), initial_theta(module)
+    y = y if outputs > 1 else y.float()
     out = attempt(
         who,
         "the module",
@@ -196,22 +199,39 @@ def _outputs(module: nn.Module, shape: tuple[int, ...], outputs: int, who: str) 
             f"finite outputs (3, {outputs})",
             "end with n_outputs outputs and no softmax",
         )
-    losses = attempt(
-        who, "the loss", "a loss a sample", lambda: engine.losses(theta, None, x, y if outputs > 1 else y.float())
-    )
+    losses = attempt(who, "the loss", "a loss a sample", lambda: engine.losses(theta, None, x, y))
     if losses.shape != (3,):
         refuse(who, f"losses have shape {tuple(losses.shape)}", "(3,)", "return one row of outputs a sample")
-    _gradients(engine, module, x, y if outputs > 1 else y.float(), who)
+    _forgets(model, engine, theta, x, y, who)
+    _gradients(engine, module, x, y, who)
 
 
-def _gradients(engine: Engine, module: nn.Module, x: Tensor, y: Tensor, who: str) -> None:
-    shards, alone = Shards(x, y, np.array([0, len(x)])), np.array([0])
-    found = attempt(
+def _forgets(model: Any, engine: Engine, theta: Tensor, seen: Tensor, y: Tensor, who: str) -> None:
+    """Nothing of x survives a pass through the module, by itself or one sample at a time as in a run."""
+
+    def call(seed: int) -> Tensor:
+        x = torch.randn(seen.shape, generator=torch.Generator().manual_seed(SEED + seed))  # first those seen already
+        with torch.no_grad():
+            attempt(who, "the module", f"outputs for inputs {tuple(x.shape)}", partial(engine.module, x))
+        _summed(engine, theta, x, y, who)
+        return x.clone()
+
+    leaves_nothing(who, ClientCode.of(model, built=[engine.module]), call, (engine, seen))
+
+
+def _summed(engine: Engine, theta: Tensor, x: Tensor, y: Tensor, who: str) -> Tensor:
+    """The sum of the samples' gradients."""
+    shards = Shards(x, y, np.array([0, len(x)]))
+    return attempt(
         who,
         "the module under torch.func",
         "a gradient a sample",
-        lambda: engine.clipped_sums(initial_theta(module), torch.zeros(1, 0), shards, alone, None).theta[0],
+        lambda: engine.clipped_sums(theta, torch.zeros(1, 0), shards, np.array([0]), None).theta[0],
     )
+
+
+def _gradients(engine: Engine, module: nn.Module, x: Tensor, y: Tensor, who: str) -> None:
+    found = _summed(engine, initial_theta(module), x, y, who)
     out = module(x)
     loss = (
         nn.functional.cross_entropy(out, y, reduction="sum")

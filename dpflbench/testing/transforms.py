@@ -2,18 +2,22 @@
 alone.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
+from dpflbench.federation.gradients.functional import transformed
+from dpflbench.federation.leftovers import ClientCode
 from dpflbench.interfaces import Layout, LocalTransform
 from dpflbench.testing.factories import named, obtain
 from dpflbench.testing.rules import (
     attempt,
     difference,
     keep,
+    leaves_nothing,
     needs_methods,
     no_global_draws,
     pickled,
@@ -23,6 +27,7 @@ from dpflbench.testing.rules import (
 from dpflbench.testing.worlds import LAYOUT, devices
 
 CLIENTS = 5
+VMAP, ONE_BY_ONE = "apply under torch.func.vmap", "an apply that works for one sample at a time"
 SHAPES: tuple[tuple[int, ...], ...] = ((10,), (1, 8, 8), (3, 8, 8))  # features, grey images, colour images
 
 
@@ -39,6 +44,7 @@ def check_transform(part: Any, who: str = "") -> None:
             "add a field norm_local: bool = False",
         )
     again = pickled(who, transform)
+    _forgets(transform, who)
     for shape in SHAPES:
         phi = _initial(transform, shape, who)
         if difference(phi, _initial(transform, shape, who)) or difference(phi, _initial(again, shape, who)):
@@ -86,8 +92,25 @@ def _initial(transform: Any, shape: tuple[int, ...], who: str) -> Tensor:
     return phi
 
 
-def _inputs(shape: tuple[int, ...], rows: int = CLIENTS) -> Tensor:
-    return torch.randn(rows, *shape, generator=torch.Generator().manual_seed(4))
+def _inputs(shape: tuple[int, ...], rows: int = CLIENTS, seed: int = 4) -> Tensor:
+    return torch.randn(rows, *shape, generator=torch.Generator().manual_seed(seed))
+
+
+def _forgets(transform: Any, who: str) -> None:
+    """Nothing of x survives a call, in a batch or one sample at a time as in a run."""
+    starts = [(shape, _initial(transform, shape, who)) for shape in SHAPES]
+
+    def call(seed: int) -> Tensor:
+        seen = []
+        for shape, phi in starts:
+            x = _inputs(shape, seed=100 + seed)
+            seen.append(x.clone().view(-1))
+            _applied(transform, phi, x, who)
+            if phi.shape[1]:
+                attempt(who, VMAP, ONE_BY_ONE, partial(transformed, transform, phi, x))
+        return torch.cat(seen)
+
+    leaves_nothing(who, ClientCode.of(transform), call)
 
 
 def _applied(transform: Any, phi: Tensor, x: Tensor, who: str) -> Tensor:
@@ -161,12 +184,7 @@ def _differentiable(transform: Any, phi: Tensor, shape: tuple[int, ...], who: st
             "use torch operations on phi, without detach or .data",
         )
     by_backward = torch.autograd.grad((out * weight).square().sum(), leaf)[0]
-    by_vmap = attempt(
-        who,
-        "apply under torch.func.vmap",
-        "an apply that works for one sample at a time",
-        lambda: vmap(grad(loss))(phi, x),
-    )
+    by_vmap = attempt(who, VMAP, ONE_BY_ONE, lambda: vmap(grad(loss))(phi, x))
     if not bool(torch.isfinite(by_backward).all()) or not torch.allclose(by_backward, by_vmap, rtol=1e-3, atol=1e-4):
         refuse(
             who,

@@ -3,6 +3,7 @@
 No number here comes from anybody's data, and nothing is read from disk.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import entry_points
@@ -12,13 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpflbench.catalogue import GROUP, load
+from dpflbench.catalogue import GROUP, Catalogue, Part, load
 from dpflbench.errors import DpflbenchError
 from dpflbench.federation.local import FullStep
 from dpflbench.interfaces import (
     Accountant,
     Availability,
+    Event,
     Examples,
+    Floats,
     Layout,
     LearningRate,
     Mechanism,
@@ -41,14 +44,24 @@ LAYOUT = Layout(
 
 
 @lru_cache
-def standard_noise() -> dict[str, tuple[Mechanism, Accountant]]:
-    """Gaussian and Laplace noise with their accountants as dpflbench's own distribution supplies them, whatever else is
-    installed.
-    """
+def standard_parts() -> Mapping[str, Mapping[str, Part]]:
+    """What dpflbench's own distribution supplies, whatever else is installed."""
     points = [
         p for p in entry_points(group=GROUP) if p.dist is not None and p.dist.name == "dpflbench" and p.name == "parts"
     ]
-    parts = load(points=points).parts
+    return load(points=points).parts
+
+
+def standard_accountant(name: str) -> Accountant:
+    """One of dpflbench's own accountants; DpflbenchError if there is none of that name."""
+    made: Accountant = Catalogue(standard_parts()).get("accountants", name).factory()
+    return made
+
+
+@lru_cache
+def standard_noise() -> dict[str, tuple[Mechanism, Accountant]]:
+    """Gaussian and Laplace noise with their accountants as dpflbench's own distribution supplies them."""
+    parts = standard_parts()
     missing = {"gaussian", "laplace"} - set(parts["mechanisms"])
     if missing:
         raise DpflbenchError(
@@ -56,6 +69,38 @@ def standard_noise() -> dict[str, tuple[Mechanism, Accountant]]:
         )
     mechanisms = [parts["mechanisms"][name].factory() for name in ("gaussian", "laplace")]
     return {m.name: (m, parts["accountants"][m.accountant].factory()) for m in mechanisms}
+
+
+class TwoOrders(Accountant):
+    """Another accountant's currency at two orders of a curve, of which the ledger freezes one a client.
+
+    At the second everything costs twice as much of twice the budget, less a little.
+    """
+
+    name = "two_orders"
+
+    def __init__(self, one: Accountant) -> None:
+        self.one, self.pure, self.exponent = one, one.pure, one.exponent  # type: ignore[misc]
+
+    def supports(self, event: Event) -> str:
+        """As the one order."""
+        return self.one.supports(event)
+
+    def cost(self, event: Event) -> Floats:
+        """At both orders."""
+        return np.asarray(self.one.cost(event) * np.array([1.0, 2.0]))
+
+    def budget(self, epsilon: Floats, delta: Floats) -> Floats:
+        """At both orders; the second allows less."""
+        return np.asarray(self.one.budget(epsilon, delta) * np.array([1.0, 1.9]))
+
+    def epsilon(self, cost: Floats, delta: Floats) -> Floats:
+        """By whichever order was counted."""
+        return self.one.epsilon(np.min(cost * np.array([1.0, 1 / 1.9]), axis=-1, keepdims=True), delta)
+
+    def scale(self, cost: Floats, event: Event) -> Floats:
+        """At which one of the orders costs that much at most."""
+        return self.one.scale(np.max(cost * np.array([1.0, 0.5]), axis=-1, keepdims=True), event)
 
 
 def devices() -> list[str]:

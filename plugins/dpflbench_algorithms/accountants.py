@@ -52,7 +52,7 @@ class GaussianDP(Accountant):
 
     def scale(self, cost: Floats, event: Event) -> Floats:
         """Return sensitivity / sqrt(cost), rounded up; inf where cost is 0."""
-        return _round_up(_ratio(event.sensitivity, np.sqrt(cost[..., 0])))
+        return round_up(_ratio(event.sensitivity, np.sqrt(cost[..., 0])))
 
     def per_use(self, left: Floats, uses: Floats, epsilon: Floats, delta: Floats) -> Floats:
         """Return even shares of mu²; with "linear" what the classic scale at (epsilon / uses, delta / uses) costs, if
@@ -103,7 +103,7 @@ class PureDP(Accountant):
 
     def scale(self, cost: Floats, event: Event) -> Floats:
         """Return sensitivity / cost, rounded up; inf where cost is 0."""
-        return _round_up(_ratio(event.sensitivity, cost[..., 0]))
+        return round_up(_ratio(event.sensitivity, cost[..., 0]))
 
     def second_opinion(self, events: Event, client: Ints, delta: Floats) -> tuple[str, Floats]:
         """Return what dp-accounting's privacy loss of each release adds up to."""
@@ -128,7 +128,7 @@ def _ratio(above: Floats, below: Floats) -> Floats:
         return np.where(below == 0, np.inf, above / below)
 
 
-def _round_up(scale: Floats) -> Floats:
+def round_up(scale: Floats) -> Floats:
     """The next float32 number above scale and its slack, as float64."""
     with np.errstate(over="ignore"):
         wanted = np.maximum(scale * UP, SMALLEST)

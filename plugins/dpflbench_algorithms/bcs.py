@@ -9,7 +9,7 @@ heterogeneity (P1) and prices each client by what is left of its budget.
 | T_n, T_{n,0}, C_n | `uses`, `planned`, `view.used` |
 | T_0, Θ | `probe_rounds`, `loss_bound` |
 | Λ Φ_n | `noise_price`: E‖Z_n‖² of one message that spends a client's whole budget, in gradient units |
-| z | `accountant.exponent` |
+| z | `accountant.exponent`; where noise grows with no power of uses, `Growth` is what the accountant charges |
 | Γ_n | `heterogeneity` (bcs_estimates.py) |
 | Ω_A, Ω_B | only their ratio matters: P1 is Σ ΛΦ_n T_n^(z+1) + K (L + 3μ(γ+T)/8) Γ_n T_n |
 
@@ -33,7 +33,7 @@ Differs:
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -53,7 +53,7 @@ from dpflbench_algorithms.bcs_estimates import (
     shrunk_excess,
     smallest_drop,
 )
-from dpflbench_algorithms.bcs_solver import Programme, solve
+from dpflbench_algorithms.bcs_solver import Growth, Programme, solve
 from dpflbench_algorithms.parts import Mean
 
 SPENT = 1e-6  # of a budget: below it there is only what rounding noise scales up to float32 leaves over
@@ -115,7 +115,7 @@ class BiasedSelection:
         constants, notes = self._constants(view, heterogeneity)
         weight = constants.bias_weight(setup.cohort_size, setup.rounds)
         base = proposition_1(view)
-        programme = Programme(base.noise, weight * heterogeneity, base.cap, base.total, base.exponent)
+        programme = replace(base, bias=weight * heterogeneity)
         uses = solve(programme, self.solver)
         facts: dict[str, Any] = {
             "stage": 2 if view.round else 1,
@@ -185,7 +185,7 @@ class BiasedSelection:
 def noise_energy(setup: Setup, cost: Floats, loss_bound: float = 0.0) -> Floats:
     """E‖Z_n‖² [N] of one message at that cost; `loss_bound` is what a joint message adds to the clip bound."""
     message = setup.message(loss_bound=loss_bound)
-    return setup.dim * setup.mechanism.variance(setup.accountant.scale(cost, message))
+    return setup.dim * setup.mechanism.variance(setup.accountant.scale(cost, message)) / message.steps
 
 
 def noise_price(setup: Setup, left: Floats) -> Floats:
@@ -206,7 +206,16 @@ def proposition_1(view: PlanView) -> Programme:
         np.where(able, rounds, 0),
         rounds * setup.cohort_size,
         setup.accountant.exponent,
+        None if setup.accountant.exponent else noise_growth(setup, view.left, rounds),
     )
+
+
+def noise_growth(setup: Setup, left: Floats, rounds: int) -> Growth:
+    """How E‖Z_n‖² of a message grows with uses, as the accountant charges them: at 1, 2, 4, … uses and at `rounds`."""
+    uses = np.unique([*(2.0 ** np.arange(math.log2(rounds))), float(rounds)])
+    shares = (np.full(setup.n_clients, each) for each in uses)
+    energy = [noise_energy(setup, setup.accountant.per_use(left, s, setup.epsilon, setup.delta)) for s in shares]
+    return Growth.through(uses, np.stack(energy, axis=1))
 
 
 def dpfl_bcs(

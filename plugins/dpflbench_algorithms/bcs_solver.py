@@ -16,11 +16,14 @@ bracket find them in O(N log N), without a heap.
 | z | `exponent` |
 | K T | `total` |
 
+Where an accountant's noise grows with no power of uses, a_n x_n^z is read as a_n times a tabulated `Growth`: the units
+are the same, their prices are differences of the table, and how many cost at most a price is found by halving.
+
 Differs: 0 <= T_n <= rounds left is part of the programme (a client cannot join a round twice) and uses are whole
 numbers; `cvxpy` is the paper's way, solved over real numbers and rounded.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -33,6 +36,39 @@ Solver = Literal["exact", "cvxpy"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Growth:
+    """By what factor the noise of one message grows with a client's uses: [N, J] at J counts, straight lines between
+    them in logarithms, none less steep than the one before, so that uses times noise is convex.
+    """
+
+    uses: Floats  # [J], ascending from 1
+    log_factor: Floats  # [N, J], ascending from 0
+
+    @classmethod
+    def through(cls, uses: Floats, noise: Floats) -> "Growth":
+        """Through what was measured [N, J], made convex from the left; who has no finite noise stays flat."""
+        steps = np.diff(np.log(uses))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slopes = np.nan_to_num(np.diff(np.log(noise), axis=1) / steps, posinf=0.0)
+        slopes = np.maximum.accumulate(np.maximum(slopes, 0.0), axis=1)
+        return cls(uses, np.cumsum(np.column_stack([np.zeros(len(noise)), slopes * steps]), axis=1))
+
+    def of(self, clients: NDArray[np.bool_]) -> "Growth":
+        """The rows of some clients."""
+        return replace(self, log_factor=self.log_factor[clients])
+
+    def at(self, uses: Floats, client: NDArray[np.int64]) -> Floats:
+        """The factors [M] of so many uses [M] of clients [M]; 0 for no use."""
+        if len(self.uses) == 1:
+            return (uses > 0).astype(np.float64)
+        knots, x = np.log(self.uses), np.log(np.maximum(uses, 1.0))
+        left = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
+        low, high = self.log_factor[client, left], self.log_factor[client, left + 1]
+        share = (x - knots[left]) / (knots[left + 1] - knots[left])
+        return np.where(uses > 0, np.exp(low + share * (high - low)), 0.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Programme:
     """P1 in figures."""
 
@@ -40,17 +76,23 @@ class Programme:
     bias: Floats  # [N], b_n
     cap: Ints  # [N]
     total: int
-    exponent: int  # z >= 1
+    exponent: int  # z >= 1; 0 with a growth of its own
+    growth: Growth | None = None
 
     def objective(self, uses: Floats | Ints) -> float:
         """Σ a_n x_n^(z+1) + b_n x_n; clients without a use cost nothing, whatever their price."""
         x, some = np.asarray(uses, dtype=np.float64), np.asarray(uses) > 0
+        if self.growth is not None:
+            grown = x * self.growth.at(x, np.arange(len(x)))
+            return float(np.sum(self.noise[some] * grown[some] + self.bias[some] * x[some]))
         return float(np.sum(self.noise[some] * x[some] ** (self.exponent + 1) + self.bias[some] * x[some]))
 
 
 def solve(programme: Programme, solver: Solver = "exact") -> Ints:
     """Integer uses [N]: the optimum of P1, or cvxpy's real optimum rounded."""
     able = programme.cap > 0
+    if programme.growth is not None and solver == "cvxpy":
+        raise RunEnded("DPFL-BCS: cvxpy solves P1 where noise grows with a power of uses; allowed here: solver: exact")
     if int(programme.cap.sum()) < programme.total:
         raise RunEnded(
             f"DPFL-BCS: {programme.total} participations are wanted; the {int(able.sum())} clients with budget left "
@@ -65,6 +107,7 @@ def solve(programme: Programme, solver: Solver = "exact") -> Ints:
             programme.cap[able],
             programme.total,
             programme.exponent,
+            None if programme.growth is None else programme.growth.of(able),
         )
         if able.any()
         else programme
@@ -164,6 +207,10 @@ def _marginal(programme: Programme, nth: Ints, client: NDArray[np.int64] | None 
     )
     low = nth.astype(np.float64)
     high = low + 1.0
+    if programme.growth is not None:
+        who = np.arange(len(nth)) if client is None else client
+        at = programme.growth.at
+        return noise * (high * at(high, who) - low * at(low, who)) + bias
     # (k+1)^(z+1) - k^(z+1) = Σ_j (k+1)^j k^(z-j), by products alone: exact, and faster than powers
     growth, power = high + low, high
     for _ in range(programme.exponent - 1):
@@ -178,10 +225,21 @@ def _count(programme: Programme, price: float) -> Ints:
     (k+1)^(z+1) - k^(z+1) lies between (z+1)(k+1/2)^z and (z+1)(k+1)^z: the count is ⌊r⌋ or ⌊r⌋ + 1 for the real root r.
     Rounding can push r over an integer, hence the second comparison.
     """
+    if programme.growth is not None:
+        return _count_by_halving(programme, price)
     guess = np.floor(_levels(programme, price)).astype(np.int64)
     guess += (_marginal(programme, guess) <= price).astype(np.int64)
     guess -= ((guess > 0) & (_marginal(programme, np.maximum(guess - 1, 0)) > price)).astype(np.int64)
     return np.minimum(guess, programme.cap)
+
+
+def _count_by_halving(programme: Programme, price: float) -> Ints:
+    low, high = np.zeros_like(programme.cap), programme.cap.copy()
+    while (low < high).any():
+        middle = (low + high) // 2
+        dear = _marginal(programme, middle) > price  # of the unit after `middle` ones
+        low, high = np.where(dear | (low == high), low, middle + 1), np.where(dear, middle, high)
+    return low
 
 
 def _levels(programme: Programme, price: float) -> Floats:

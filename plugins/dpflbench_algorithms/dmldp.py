@@ -13,7 +13,7 @@ from dpflbench_algorithms.parts import Mean, UniformSelection
 
 
 def dmldp() -> Algorithm:
-    """DMLDP."""
+    """DMLDP: uniform selection, Laplace noise, plain mean."""
     return Algorithm("DMLDP", UniformSelection(), Mean(), mechanisms=frozenset({"laplace"}))
 
 

@@ -13,7 +13,7 @@ from dpflbench_algorithms.parts import Mean, UniformSelection
 
 def fedsgd(clip: bool = False) -> Algorithm:
     """FedSGD, optionally with clipped gradients."""
-    return Algorithm("FedSGD", UniformSelection(), Mean(), private=False, clip=clip)
+    return Algorithm("FedSGD", UniformSelection(), Mean(), private=False, clip=clip, local_name="FedAvg")
 
 
 @hookimpl

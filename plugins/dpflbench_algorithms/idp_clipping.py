@@ -38,7 +38,7 @@ class IndividualClipping:
 
 
 def idp_clipping() -> Algorithm:
-    """IDP-clipping."""
+    """IDP-clipping: uniform selection, clip bounds by budget, plain mean."""
     return Algorithm("IDP-clipping", IndividualClipping(), Mean())
 
 

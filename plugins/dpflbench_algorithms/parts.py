@@ -9,9 +9,10 @@ import numpy as np
 from dpflbench import hookimpl
 from dpflbench.federation.schedule import even_uses
 from dpflbench.hookspecs import Factories
-from dpflbench.interfaces import Cohort, Identity, Plan, PlanView
+from dpflbench.interfaces import Cohort, Identity, Plain, Plan, PlanView
 from dpflbench_algorithms.accountants import GaussianDP, PureDP
 from dpflbench_algorithms.mechanisms import Gaussian, Laplace
+from dpflbench_algorithms.sampled_accountants import LossDistribution, Renyi
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ def dpflbench_mechanisms() -> Factories:
 
 @hookimpl
 def dpflbench_accountants() -> Factories:
-    """Gaussian DP and pure DP."""
-    return {"gdp": GaussianDP, "pure": PureDP}
+    """Gaussian DP and pure DP, and two for samples of a client's records."""
+    return {"gdp": GaussianDP, "pure": PureDP, "rdp": Renyi, "pld": LossDistribution}
 
 
 @hookimpl
@@ -50,6 +51,12 @@ def dpflbench_local_updates() -> Factories:
     from dpflbench.federation.local import LOCAL_UPDATES
 
     return LOCAL_UPDATES
+
+
+@hookimpl
+def dpflbench_local_rules() -> Factories:
+    """Plain steps."""
+    return {"plain": Plain}
 
 
 @hookimpl

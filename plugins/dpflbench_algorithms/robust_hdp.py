@@ -73,11 +73,16 @@ class NoiseAware:
             rest = split(updates.values[:, at.to(updates.values.device)], self.tolerance, self.iterations)[1]
             energy[clients[new]] += rest.square().mean(1).double().cpu()[new]
             visits[clients[new]] += 1
-        mean = energy[clients] / visits[clients]
+        state = {"energy": energy, "visits": visits}
+        return self.effective_weights(updates, state) @ updates.values, state
+
+    def effective_weights(self, updates: Updates, state: dict[str, Any]) -> Tensor:
+        """Return w_n, from the energies that this round's rows have added to."""
+        clients = updates.clients.cpu()
+        mean = state["energy"][clients] / state["visits"][clients]
         top = float(mean.max())
         inverse = 1.0 / mean.clamp_min(FLOOR * top) if top > 0 else torch.ones_like(mean)
-        weights = (inverse / inverse.sum()).to(updates.values)
-        return weights @ updates.values, {"energy": energy, "visits": visits}
+        return (inverse / inverse.sum()).to(updates.values)
 
 
 def split(rows: Tensor, tolerance: float, iterations: int) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpflbench import hookimpl
+from dpflbench.errors import RunEnded
 from dpflbench.hookspecs import Factories
 from dpflbench.interfaces import Algorithm, Plan, PlanView
 from dpflbench_algorithms.parts import Mean, UniformSelection
@@ -23,6 +24,11 @@ class UniformMinimum:
     def plan(self, view: PlanView, rng: np.random.Generator) -> Plan:
         """Return equal uses and one cost for all: what the smallest budget allows the most used client."""
         setup, plan = view.setup, UniformSelection().plan(view, rng)
+        if not setup.accountant.comparable:
+            raise RunEnded(
+                f"Uniform-minimum: accountant {setup.accountant.name} counts shares of a client's own budget, which "
+                "cannot be compared; allowed: any other"
+            )
         strictest = np.broadcast_to(view.left.min(axis=0), view.left.shape)
         most = np.full(setup.n_clients, float(plan.uses.max()))
         epsilon, delta = np.full(setup.n_clients, setup.epsilon.min()), np.full(setup.n_clients, setup.delta.min())
@@ -30,7 +36,7 @@ class UniformMinimum:
 
 
 def uniform_minimum() -> Algorithm:
-    """Uniform-minimum."""
+    """Uniform-minimum: uniform selection, everybody at the strictest client's price, plain mean."""
     return Algorithm("Uniform-minimum", UniformMinimum(), Mean())
 
 

@@ -30,7 +30,7 @@ class EpsilonWeighted:
 
 
 def weiavg() -> Algorithm:
-    """WeiAvg."""
+    """WeiAvg: uniform selection, mean weighted by epsilon."""
     return Algorithm("WeiAvg", UniformSelection(), EpsilonWeighted())
 
 

@@ -73,8 +73,9 @@ def _sure(gain: Paired) -> bool:
 
 
 def _compared(gain: Paired, text: str, wanted: bool = True) -> Trial:
-    span = "" if math.isnan(gain.low) else f" ({labels.signed(gain.low)} to {labels.signed(gain.high)})"
-    return Trial((gain.mean > 0) == wanted, f"{text} {labels.signed(gain.mean)}{span}", _sure(gain))
+    digits = labels.decimals((gain.mean, gain.low, gain.high))
+    span = "" if math.isnan(gain.low) else f" ({labels.span(gain.low, gain.high, digits)})"
+    return Trial((gain.mean > 0) == wanted, f"{text} {labels.signed(gain.mean, digits)}{span}", _sure(gain))
 
 
 def _versus(

@@ -11,7 +11,7 @@ import pytest
 import torch
 from contestants import machine, race
 
-from dpflbench.privacy.draws import LAPLACE, NORMAL
+from dpflbench.draws import LAPLACE, NORMAL
 from dpflbench.randomness import Streams
 
 REPORT = Path(__file__).parents[2] / "reports" / "bench" / "noise.json"

@@ -433,18 +433,18 @@ class HalfTheNoise(Gaussian):
 
     name: ClassVar[str] = "half"
 
-    def sample(self, scale, shape, rng):
-        return super().sample(scale / 2, shape, rng)
+    def noised(self, value, scale, draws):
+        return super().noised(value, scale / 2, draws)
 
 
 @dataclass(frozen=True)
 class UnseededNoise(Gaussian):
-    """Does not use the rng."""
+    """Does not use its draws."""
 
     name: ClassVar[str] = "unseeded"
 
-    def sample(self, scale, shape, rng):
-        return scale * torch.randn(shape)
+    def noised(self, value, scale, draws):
+        return value + scale[:, None] * torch.randn(value.shape).double().numpy()
 
 
 @dataclass(frozen=True)
@@ -516,8 +516,8 @@ class KnowsNothing(GaussianDP):
 class HalfTheSensitivity(FullStep):
     """Says that one example does half of what it does."""
 
-    def event(self, mechanism, clip_norm, n_examples, loss_bound=0.0):
-        honest = super().event(mechanism, clip_norm, n_examples, loss_bound)
+    def event(self, mechanism, clip_norm, n_examples, loss_bound=0.0, neighbours="replace", rate=None):
+        honest = super().event(mechanism, clip_norm, n_examples, loss_bound, neighbours)
         return dataclasses.replace(honest, sensitivity=honest.sensitivity / 2)
 
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from dpflbench.federation.gradients.chunks import Chunk, as_input
 from dpflbench.federation.gradients.contributions import Book, Entry, Outer, Slots, add_outer, finite, outer_norm
 from dpflbench.federation.gradients.objective import Objective
+from dpflbench.federation.gradients.own import Seats, products
 from dpflbench.federation.gradients.summation import limited, row_norm
 from dpflbench.interfaces import Ints, Layout
 from dpflbench.tasks.task import Shards
@@ -71,12 +72,14 @@ class Affine:
         objective: Objective,
         known: Tensor | None,
     ) -> Tensor:
-        """Put what the chunk's samples contribute into the book; the outputs [B, outputs]."""
+        """Put what the chunk's samples contribute into the book; the outputs [B, outputs]. theta is one for all [D], or
+        each client's own [K, D].
+        """
         norms = None if known is None else chunk.gather(known)
-        as_it_is = chunk.joint and shards.x.is_floating_point()
+        as_it_is = chunk.rows is not None or (chunk.joint and shards.x.is_floating_point())
         if as_it_is or shards.x[0].nbytes * len(y) < GATHERED * len(chunk.pieces):
             x = as_input(chunk.gather(shards.x)).flatten(1)
-            out = self._outputs(theta, x)
+            out = self._outputs(theta, x) if theta.ndim == 1 else self._own_outputs(Seats(chunk, theta), x)
             book.put([Outer(self.slots, x, objective.gradient(out, y), norms)])
         else:
             xs = [as_input(shards.x[p.start : p.stop]).flatten(1) for p in chunk.pieces]
@@ -91,6 +94,12 @@ class Affine:
         if "bias" not in self.slots:
             return x @ weight.T
         return torch.addmm(theta[self.slots["bias"] : self.slots["bias"] + self.outputs], x, weight.T)
+
+    def _own_outputs(self, seats: Seats, x: Tensor) -> Tensor:
+        """x Wᵀ + b with each client's own W and b."""
+        weight = seats.part(self.slots["weight"], (self.outputs, x.shape[1]))
+        bias = seats.part(self.slots["bias"], (self.outputs,)) if "bias" in self.slots else None
+        return products(seats.chunk, x, weight, bias)
 
 
 def as_affine(module: nn.Module, layout: Layout) -> Affine | None:

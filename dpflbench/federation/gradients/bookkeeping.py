@@ -11,9 +11,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from dpflbench.federation.gradients.chunks import Chunk
 from dpflbench.federation.gradients.contributions import Book, Entry, Rows, Slots
 from dpflbench.federation.gradients.layers import conv2d, embedding, layer_norm, linear
 from dpflbench.federation.gradients.normalisation import GroupNorm
+from dpflbench.federation.gradients.own import WAYS, Seats
 from dpflbench.interfaces import Layout
 
 Head = Callable[[Tensor], Tensor]  # outputs → gradient by them
@@ -29,7 +31,7 @@ def obstacle(module: nn.Module) -> str:
     """What the rules cannot treat in a module; empty if they can treat all of it."""
     for name, part in module.named_modules():
         if any(p.requires_grad for p in part.parameters(recurse=False)) and (why := _unsupported(part)):
-            return f"{name or 'module'} is {why}"
+            return f"{'model.' if name else 'model'}{name} is {why}"
     return ""
 
 
@@ -57,6 +59,7 @@ class Bookkeeper:
         self.layout = layout
         self._params = dict(self.module.named_parameters())
         self._book = Book(None)
+        self._seats: Seats | None = None  # None: all samples meet the parameters loaded
         self._sources: list[Tensor] = []  # where backpropagation ends: nothing before needs a gradient
         self._taps: list[tuple[Tensor, Callable[[Tensor], None]]] = []  # a layer's output, what its gradient is for
         starts = {t.name: t.start for t in layout.tensors}
@@ -69,15 +72,25 @@ class Bookkeeper:
             if slots and isinstance(part, nn.GroupNorm):
                 part.forward = partial(self._group_norm, part, slots)  # type: ignore[method-assign]
             elif slots:
+                part.forward = partial(self._way, part, slots)
                 part.register_forward_hook(partial(self._tap, slots))
 
     def load(self, theta: Tensor) -> None:
-        """Put theta into the copy, on theta's device."""
-        if theta.device != next(iter(self._params.values())).device:
-            self._params = dict(self.module.to(theta.device).named_parameters())
+        """Put theta [D] into the copy, on theta's device."""
+        self._to(theta.device)
+        self._seats = None
         for t in self.layout.tensors:
             if t.name in self._params:  # what the forward does not use is not there
                 self._params[t.name].copy_(theta[t.start : t.stop].view(t.shape))
+
+    def seat(self, theta: Tensor, chunk: Chunk) -> None:
+        """Let the chunk's samples meet their client's row of theta [K, D]."""
+        self._to(theta.device)
+        self._seats = Seats(chunk, theta)
+
+    def _to(self, device: torch.device) -> None:
+        if device != next(iter(self._params.values())).device:
+            self._params = dict(self.module.to(device).named_parameters())
 
     def run(self, book: Book, x: Tensor, phi: Tensor | None, head: Head) -> Tensor | None:
         """Put what each layer contributes into the book; the gradient by phi [B, P] if x depends on it."""
@@ -90,6 +103,11 @@ class Bookkeeper:
             grads = torch.autograd.grad(out, wanted, head(out.detach()), allow_unused=True)
         self._sources, self._taps = [], []
         return None if phi is None else grads[-1]
+
+    def _way(self, layer: nn.Module, slots: Slots, x: Tensor) -> Tensor:
+        kind = type(layer)
+        out: Tensor = kind.forward(layer, x) if self._seats is None else WAYS[kind](self._seats, layer, slots, x)
+        return out
 
     def _tap(self, slots: Slots, layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
         a, book = args[0].detach(), self._book
@@ -112,5 +130,11 @@ class Bookkeeper:
         if not x.requires_grad:
             x = x.detach().requires_grad_()
             self._sources.append(x)
-        out: Tensor = GroupNorm.apply(x, layer, note)  # type: ignore[no-untyped-call]
+        weight: Tensor = layer.weight
+        bias: Tensor = layer.bias
+        if self._seats is not None:
+            weight, bias = (
+                self._seats.spread(self._seats.parameter(layer, name, slots)) for name in ("weight", "bias")
+            )
+        out: Tensor = GroupNorm.apply(x, weight, bias, layer, note)  # type: ignore[no-untyped-call]
         return out

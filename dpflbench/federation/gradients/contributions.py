@@ -131,18 +131,19 @@ class Outer:
     def add(self, sums: Tensor, chunk: Chunk, factor: Tensor) -> None:
         """gᵀa and Σg of the factor-weighted g, by client."""
         n, outputs, inputs = len(chunk.pieces), self.g.shape[1], self.a.shape[1]
-        if not (chunk.even and n > 1 and inputs <= SEGMENT):
+        light = chunk.even if chunk.rows is None else chunk.light(inputs * outputs, self.g.device)
+        if not (light and n > 1 and inputs <= SEGMENT):
             g = self.g * factor.to(self.g.dtype)[:, None]
             for row, span in chunk.spans():
                 add_outer(self.slots, sums[row], g[span], self.a[span])
             return
-        first, g = chunk.pieces[0].row, (self.g.double() * factor[:, None]).view(n, -1, outputs)
-        rows, turned = sums[first : first + n], g.transpose(1, 2) if outputs > 1 else g.view(n, 1, -1)
+        g = chunk.padded(self.g.double() * factor[:, None])
+        turned = g.transpose(1, 2) if outputs > 1 else g.view(n, 1, -1)
         if "weight" in self.slots:
-            start, a = self.slots["weight"], self.a.double().view(n, -1, inputs)
-            rows[:, start : start + outputs * inputs].add_(torch.bmm(turned, a).view(n, -1))
+            weights = torch.bmm(turned, chunk.padded(self.a.double())).view(n, -1)
+            chunk.add(sums[:, self.slots["weight"] : self.slots["weight"] + outputs * inputs], weights)
         if "bias" in self.slots:
-            rows[:, self.slots["bias"] : self.slots["bias"] + outputs].add_(turned.sum(2))
+            chunk.add(sums[:, self.slots["bias"] : self.slots["bias"] + outputs], turned.sum(2))
 
     def part(self, samples: Tensor) -> Entry:
         """Those samples in float64."""

@@ -1,8 +1,10 @@
 """Engine: clipped per-sample gradients of many clients, summed by client, in one chunked pass.
 
-All selected clients differentiate at the same theta, so their samples run through the model together; what is personal
-(phi, clip bound, sum) follows each sample by its row. Gradients of single samples exist for one chunk at most, and of
-Linear layers never: no [samples, D], and memory does not grow with the cohort.
+In a full step all selected clients differentiate at the same theta, so their samples run through the model together;
+what is personal (phi, clip bound, sum) follows each sample by its row. After a local step every client has a theta of
+its own: samples still run together, and only layers with parameters treat clients apart (`own.py`). Gradients of single
+samples exist for one chunk at most, and of Linear layers never: no [samples, D], and memory does not grow with the
+cohort.
 """
 
 from copy import deepcopy
@@ -17,7 +19,7 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients import rowwise
 from dpflbench.federation.gradients.affine import Affine, InputNorms, as_affine
 from dpflbench.federation.gradients.bookkeeping import Bookkeeper, obstacle
-from dpflbench.federation.gradients.chunks import MOST, Chunk, as_input, cut, fitting
+from dpflbench.federation.gradients.chunks import MOST, Chunk, as_input, cut, fitting, keep_heap
 from dpflbench.federation.gradients.contributions import Book, Entry, Rows
 from dpflbench.federation.gradients.extremes import set_aside
 from dpflbench.federation.gradients.functional import Functional, transformed
@@ -41,6 +43,20 @@ class Sums:
     losses: Tensor | None  # [K], losses clipped to [0, loss_bound], when a bound is given
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """What is asked of one pass."""
+
+    theta: Tensor  # [D], or each client's own [K, D]
+    phi: Tensor  # [K, P]
+    shards: Shards
+    offsets: Ints  # where each client's samples lie, in the shards or in rows
+    clients: Ints  # [K], into offsets
+    rows: Tensor | None  # the samples chosen; None: all
+    bound: Tensor | None  # [K]
+    loss_bound: float | None = None
+
+
 class Engine:
     """The gradients of one module, built once a run.
 
@@ -59,6 +75,7 @@ class Engine:
         chunk: int | None = None,
     ) -> None:
         check_module(module)
+        keep_heap()
         self.layout = layout_of(module)
         self.clip_order, self.transform, self.phi_dim = clip_order, transform, phi_dim
         self.chunk = chunk or 0  # samples; 0: not known yet
@@ -72,6 +89,11 @@ class Engine:
         self._norms: InputNorms | None = None
         self._sample_bytes: int | None = None
         self._settled = False
+
+    @property
+    def module(self) -> nn.Module:
+        """Its own copy of the module: where a stranger's code would keep what it saw."""
+        return self._module
 
     def clipped_sums(
         self,
@@ -90,13 +112,29 @@ class Engine:
         """
         _check(theta, phi, shards.x, shards.y, *([] if clip_norm is None else [clip_norm]))
         clients = np.asarray(clients, dtype=np.int64)
-        _check_bound(shards.sizes[clients], clip_norm)
-        bound = None if clip_norm is None else clip_norm.double() * (1.0 - MARGIN)
+        _check_sizes(shards.offsets[clients + 1] - shards.offsets[clients])
         self._prepare(shards)
-        sums, largest = self._sums(theta, phi, shards, clients, bound, loss_bound, False)
-        if bound is None or _holds(within(largest, self.clip_order)):
-            return sums
-        return self._sums(theta, phi, shards, clients, bound, loss_bound, True)[0]
+        return self._kept(Call(theta, phi, shards, shards.offsets, clients, None, _shortened(clip_norm), loss_bound))
+
+    def batch_sums(
+        self, theta: Tensor, phi: Tensor, shards: Shards, rows: Tensor, counts: Ints, clip_norm: Tensor | None
+    ) -> Sums:
+        """Sums as of `clipped_sums`, each client's at its own model theta [K, D] and over chosen samples alone.
+
+        rows [M] are positions in the shards, grouped by client in the cohort's order, counts [K] how many each has: a
+        client without any gets zeros. Nothing here knows whose samples they are; a sample chosen twice counts twice.
+        """
+        _check(theta, phi, shards.x, shards.y, rows, *([] if clip_norm is None else [clip_norm]))
+        counts = np.asarray(counts, dtype=np.int64)
+        if theta.ndim != 2 or len(theta) != len(counts) or len(rows) != int(counts.sum()):
+            raise DpflbenchError(
+                f"engine: models {tuple(theta.shape)} and {len(rows)} rows for {len(counts)} clients with "
+                f"{int(counts.sum())}; each client needs a model and each row a client"
+            )
+        _check_sizes(counts)
+        self._prepare(shards)
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        return self._kept(Call(theta, phi, shards, offsets, np.arange(len(counts)), rows, _shortened(clip_norm)))
 
     @torch.no_grad()
     def predict(self, theta: Tensor, phi: Tensor | None, x: Tensor) -> Tensor:
@@ -153,70 +191,80 @@ class Engine:
             self._sample_bytes = sample_bytes(self._module, x)
         return fitting(self._sample_bytes + 4 * extra, x.device)
 
-    def _sums(
-        self,
-        theta: Tensor,
-        phi: Tensor,
-        shards: Shards,
-        clients: Ints,
-        bound: Tensor | None,
-        loss_bound: float | None,
-        careful: bool,
-    ) -> tuple[Sums, Tensor]:
-        """The sums and the largest norm, by the largest chunks that fit the memory."""
+    def _kept(self, call: Call) -> Sums:
+        """The sums, after a second and careful pass where a norm is none that float32 can clip."""
+        sums, largest = self._sums(call, False)
+        if largest is None or call.bound is None:
+            return sums
+        lowest = call.bound.amin() / (1.0 - MARGIN)
+        if _holds(within(largest, self.clip_order) & (lowest >= SMALLEST)):  # one look for both
+            return sums
+        if not float(lowest) >= SMALLEST:
+            raise DpflbenchError(f"engine: clip_norm {float(lowest):.2g}; sums keep their bound from {SMALLEST:.2g} on")
+        return self._sums(call, True)[0]
+
+    def _sums(self, call: Call, careful: bool) -> tuple[Sums, Tensor | None]:
+        """The sums and the largest norm, if there is any, by the largest chunks that fit the memory."""
         while True:
             try:
-                return self._pass(theta, phi, shards, clients, bound, loss_bound, careful)
+                return self._pass(call, careful)
             except torch.OutOfMemoryError:
                 if self.chunk == 1:
                     raise
                 self.chunk //= 2
 
-    def _pass(
-        self,
-        theta: Tensor,
-        phi: Tensor,
-        shards: Shards,
-        clients: Ints,
-        bound: Tensor | None,
-        loss_bound: float | None,
-        careful: bool,
-    ) -> tuple[Sums, Tensor]:
+    def _pass(self, call: Call, careful: bool) -> tuple[Sums, Tensor | None]:
+        theta, bound, loss_bound, k = call.theta, call.bound, call.loss_bound, len(call.clients)
         dim, order = self.layout.dim, None if bound is None else self.clip_order
-        sums = theta.new_zeros(len(clients), dim + self.phi_dim, dtype=torch.float64)
-        losses = None if loss_bound is None else theta.new_zeros(len(clients), 1, dtype=torch.float64)
-        known = self._norms.see(clients, self.chunk) if self._norms and order else None
-        largest = theta.new_zeros((), dtype=torch.float64)
-        for chunk in self._chunks(theta, shards, clients):
+        sums = theta.new_zeros(k, dim + self.phi_dim, dtype=torch.float64)
+        losses = None if loss_bound is None else theta.new_zeros(k, 1, dtype=torch.float64)
+        known = self._norms.see(call.clients, self.chunk) if self._norms and order and call.rows is None else None
+        largest: Tensor | None = None
+        for chunk in self._chunks(call):
             book = Book(order)  # here, so that the last chunk's is let go of before the next one is filled
-            y, out = self._fill(book, chunk, theta, phi, shards, known)
+            y, out = self._fill(book, chunk, call, known)
             if careful and (aside := set_aside(book, chunk, self.clip_order)):
                 self._add(sums, *aside, bound)
             if book.norm is not None:
-                largest = torch.maximum(largest, book.norm.amax())  # not a number if any is not
+                most = book.norm.amax()  # not a number if any is not
+                largest = most if largest is None else torch.maximum(largest, most)
             self._add(sums, book.entries, chunk, book.norm, bound)
             if losses is not None and loss_bound is not None:
                 loss = bounded(self._objective.losses(out, y), loss_bound)
                 Rows(0, loss[:, None], (1,)).add(losses, chunk, torch.ones_like(loss))
         return Sums(sums[:, :dim], sums[:, dim:], None if losses is None else losses[:, 0]), largest
 
-    def _chunks(self, theta: Tensor, shards: Shards, clients: Ints) -> list[Chunk]:
-        """The samples of those clients in chunks, for a model with these parameters."""
-        if self._books and not self._affine:
-            self._books.load(theta)
-        return cut(shards.offsets, clients, self.chunk)
+    def _chunks(self, call: Call) -> list[Chunk]:
+        """The samples in chunks, for a model with these parameters; with own models torch.func treats one client at a
+        time.
+        """
+        chunks = cut(call.offsets, call.clients, self.chunk, call.rows)
+        if call.theta.ndim == 1 and self._books and not self._affine:
+            self._books.load(call.theta)
+        if call.theta.ndim == 1 or self._books:
+            return chunks
+        return [Chunk([piece], call.rows) for chunk in chunks for piece in chunk.pieces]
 
-    def _fill(
-        self, book: Book, chunk: Chunk, theta: Tensor, phi: Tensor, shards: Shards, known: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def _fill(self, book: Book, chunk: Chunk, call: Call, known: Tensor | None) -> tuple[Tensor, Tensor]:
         """Put what a chunk's samples contribute into the book; labels and outputs."""
-        y = chunk.gather(shards.y)
+        theta, shards, y = call.theta, call.shards, chunk.gather(call.shards.y)
         if self._affine:
             out = self._affine.run(book, chunk, shards, theta, y, self._objective, known)
         else:
-            out = self._noted(book, theta, chunk.spread(phi), as_input(chunk.gather(shards.x)), y)
+            if theta.ndim == 2:
+                theta = self._seated(theta, chunk)
+            out = self._noted(book, theta, chunk.spread(call.phi), as_input(chunk.gather(shards.x)), y)
         book.close()
         return y, out
+
+    def _seated(self, theta: Tensor, chunk: Chunk) -> Tensor:
+        """The chunk's first client's model; book-keeping is told of the others'."""
+        first = theta[chunk.pieces[0].row]
+        if self._books and len(chunk.pieces) > 1:
+            self._books.seat(theta, chunk)
+        elif self._books:
+            self._books.load(first)
+        return first
 
     def _noted(self, book: Book, theta: Tensor, phi: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """Put what the samples contribute into the book; the model's outputs."""
@@ -254,19 +302,20 @@ class Engine:
             entry.add(sums, chunk, factor)
 
 
+def _shortened(clip_norm: Tensor | None) -> Tensor | None:
+    """The bounds a margin below the clip norms."""
+    return None if clip_norm is None else clip_norm.double() * (1.0 - MARGIN)
+
+
 def _holds(fact: Tensor) -> bool:
-    """The only look at a number of the device."""
+    """The only look at a number of the device, unless something is extreme."""
     return bool(fact)
 
 
-def _check_bound(sizes: Ints, clip_norm: Tensor | None) -> None:
+def _check_sizes(sizes: Ints) -> None:
     """Refuse what the proof of `summation.py` does not cover."""
     if len(sizes) and int(sizes.max()) > LARGEST:
         raise DpflbenchError(f"engine: a client with {int(sizes.max())} samples; sums keep their bound up to {LARGEST}")
-    if clip_norm is not None and clip_norm.device.type == "cpu" and bool((clip_norm < SMALLEST).any()):
-        raise DpflbenchError(
-            f"engine: clip_norm {float(clip_norm.min()):.2g}; sums keep their bound from {SMALLEST:.2g} on"
-        )
 
 
 def _check(first: Tensor, *others: Tensor) -> None:

@@ -14,23 +14,28 @@ Note = Callable[[Tensor, Tensor], None]  # takes the gradients by weight and bia
 
 
 class GroupNorm(torch.autograd.Function):
-    """GroupNorm of x [B, C, ...] with a note of its parameters' gradients."""
+    """GroupNorm of x [B, C, ...] with weight and bias [C], or [B, C], and a note of the gradients by them."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, layer: nn.GroupNorm, note: Note) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, layer: nn.GroupNorm, note: Note) -> Tensor:
         """The normalised x; its means and deviations are kept."""
-        x = x.contiguous()
+        x, groups = x.contiguous(), layer.num_groups
         b, c = x.shape[:2]
         size = x.numel() // (b * c)
-        out, mean, rstd = torch.native_group_norm(x, layer.weight, layer.bias, b, c, size, layer.num_groups, layer.eps)
-        ctx.save_for_backward(x, mean, rstd)
+        if weight.ndim == 1:
+            out, mean, rstd = torch.native_group_norm(x, weight, bias, b, c, size, groups, layer.eps)
+        else:
+            out, mean, rstd = torch.native_group_norm(
+                x.view(1, b * c, size), weight.flatten(), bias.flatten(), 1, b * c, size, b * groups, layer.eps
+            )
+        ctx.save_for_backward(x, mean, rstd, weight)
         ctx.layer, ctx.note = layer, note
-        return out
+        return out.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, None, None]:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, None, None, None, None]:
         """The gradient by x."""
-        x, mean, rstd = ctx.saved_tensors
+        x, mean, rstd, weight = ctx.saved_tensors
         b, c = x.shape[:2]
         n, groups, size = b * c, b * ctx.layer.num_groups, x.numel() // (b * c)
         by_x, by_weight, by_bias = torch.ops.aten.native_group_norm_backward(
@@ -38,7 +43,7 @@ class GroupNorm(torch.autograd.Function):
             x.view(1, n, size),
             mean.view(1, groups),
             rstd.view(1, groups),
-            ctx.layer.weight.expand(b, c).reshape(n),
+            weight.expand(b, c).reshape(n),
             1,
             n,
             size,
@@ -46,4 +51,4 @@ class GroupNorm(torch.autograd.Function):
             [ctx.needs_input_grad[0], True, True],
         )
         ctx.note(by_weight.view(b, c), by_bias.view(b, c))
-        return None if by_x is None else by_x.view_as(x), None, None
+        return None if by_x is None else by_x.view_as(x), None, None, None, None

@@ -17,6 +17,7 @@ from torch import Tensor, fx, nn
 from torch.nn import functional
 
 from dpflbench.federation.gradients.pooling import Pool, replace_pools
+from dpflbench.tasks.models import layer_name
 
 BATCHES = (2, 3)  # sizes at which shapes are followed; what holds at both does not depend on the size
 Rule = Callable[[Any, tuple[Any, ...], dict[str, Any], Tensor], bool]  # node's target, arguments, keywords, result
@@ -149,7 +150,7 @@ def _is_size(n: fx.Node, args: tuple[Any, ...]) -> bool:
 def _reason(n: fx.Node, target: Any) -> str:
     if n.op == "get_attr":
         return f"{n.target} is used outside its layer"
-    what = f"layer {n.target} ({type(target).__name__})" if n.op == "call_module" else None
+    what = layer_name(str(n.target), target) if n.op == "call_module" else None
     return f"{what or getattr(target, '__name__', target) + ' in its forward'} is not known to keep samples apart"
 
 
@@ -161,7 +162,7 @@ def straight(module: nn.Module, like: Tensor) -> tuple[nn.Module | None, str]:
             part.inplace = False  # would overwrite what a tap has noted
         hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)
         if any(hooks) or "forward" in vars(part):
-            return None, f"layer {name} ({type(part).__name__}) has hooks or a forward of its own"
+            return None, f"{layer_name(name, part)} has hooks or a forward of its own"
     one_layer = type(module) in LAYERS
     try:
         traced = _traced(nn.Sequential(module) if one_layer else module)
@@ -184,7 +185,7 @@ def _traced(module: nn.Module) -> fx.GraphModule:
     called = [str(n.target) for n in graph.nodes if n.op == "call_module"]
     for i, name in enumerate(called):
         if name in called[:i] and next(module.get_submodule(name).parameters(), None) is not None:
-            raise _Unproved(f"layer {name} runs more than once")
+            raise _Unproved(f"{layer_name(name, module.get_submodule(name))} runs more than once")
     return fx.GraphModule(module, graph)
 
 

@@ -22,6 +22,7 @@ from dpflbench.federation.gradients.layout import unflatten
 from dpflbench.federation.gradients.objective import Objective
 from dpflbench.federation.gradients.rowwise import first_line
 from dpflbench.interfaces import IDENTITY, Layout, LocalTransform
+from dpflbench.tasks.models import layer_name
 
 SAMPLES = 3
 TOLERANCE = 1e-8
@@ -161,7 +162,7 @@ def _culprit(module: nn.Module, x: Tensor) -> str:
     for (name, a, one), (_, b, many) in zip(notes[1], notes[2], strict=False):
         tensors = all(isinstance(t, Tensor) and t.ndim for t in (a, b, one, many))
         if tensors and _alike(a, b[:1]) and not _alike(one, many[:1]):
-            return f"layer {name}" if name else "its forward"
+            return layer_name(name, module.get_submodule(name)) if name else "its forward"
     return "its forward"
 
 

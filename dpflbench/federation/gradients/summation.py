@@ -15,10 +15,11 @@ cancel. So the sum moves by at most 2 C' (1 + b² u + n² v / b), and
 
     (SEGMENT + 8) u + b² u + n² v / b ≤ (136 + max(1 + 2048, 2304 + 43)) u = 2483 u < 4096 u = MARGIN
 
-for every b from 1 to BLOCK and n up to LARGEST. Narrow products run in float64 altogether, the case b = 1. Losses are
-clipped and added up in float64, which errs by n² v ≤ MARGIN / 2 for either data set. A mean loses nothing if the
-division and the noise's addition happen in float64 too; rounded to float32 BEFORE the noise it would err by u n / 2 of
-its sensitivity, 3 % for a million samples.
+for every b from 1 to BLOCK and n up to LARGEST. Of a batch n is the size: coins fall before a sample is looked at, so
+the blocks are the same whatever its numbers, and a contribution that becomes 0 moves the sum by half as much. Narrow
+products run in float64 altogether, the case b = 1. Losses are clipped and added up in float64, which errs by n² v ≤
+MARGIN / 2 for either data set. A mean loses nothing if the division and the noise's addition happen in float64 too;
+rounded to float32 BEFORE the noise it would err by u n / 2 of its sensitivity, 3 % for a million samples.
 
 Small numbers. Squares below 2⁻¹²⁶ are lost in float32: a norm is too small by 2⁻⁶³ √D at most, nothing beside a C of at
 least SMALLEST. Outer products multiply norms taken in float64, where no float32 number's square is lost. Large numbers:

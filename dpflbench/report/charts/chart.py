@@ -16,7 +16,9 @@ class Series:
     high: Floats | None = None
     line: bool = True
     markers: bool = False
+    marker: str = ""  # empty: the algorithm's own
     hints: tuple[str, ...] = ()  # one a point
+    size: float = 0.0  # of its markers; 0: as they fit
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -27,8 +29,10 @@ class Plane:
     x_label: str
     y_label: str
     series: tuple[Series, ...]
+    x_log: bool = False
     y_log: bool = False
     x_ticks: tuple[float, ...] = ()  # empty: as it falls
+    limits: tuple[tuple[float, bool], ...] = ()  # lines at values of x, and whether they are dashed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +48,40 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A stretch of a lane."""
+
+    lane: int
+    low: float
+    high: float
+    shade: float  # of the lane's colour, up to 1
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lanes:
-    """One lane for each algorithm, signs along a numeric axis."""
+    """One lane for each algorithm, signs along a numeric axis; signs with intervals stand below one another."""
 
     title: str
     x_label: str
     names: tuple[str, ...]
     marks: tuple[Mark, ...]
+    bars: tuple[Bar, ...] = ()
     joined: bool = False  # a thin line through the signs of a lane
     x_log: bool = False
+    zero: bool = False  # differences: where nothing differs there is a line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranks:
+    """Mean ranks on one axis, and what cannot be told apart joined by bars: the diagram of Demšar (2006)."""
+
+    title: str
+    x_label: str
+    names: tuple[str, ...]  # best first
+    ranks: tuple[float, ...]
+    cliques: tuple[tuple[int, int], ...]  # first and last place of those a bar joins
+    difference: float  # the critical one
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +118,12 @@ class Heat:
     count: int  # of what the columns stand for, which may be more than there are
 
 
-Panel = Plane | Lanes | Grid | Heat
+Panel = Plane | Lanes | Ranks | Grid | Heat
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Chart:
-    """One figure: panels of one kind and what explains them."""
+    """One figure: panels of one kind and what explains them. Axes with the same name have the same range."""
 
     key: str  # its anchor and file name
     title: str
@@ -102,4 +131,4 @@ class Chart:
     panels: tuple[Panel, ...]
     legend: bool = True  # whether it says whose colours are whose
     signs: tuple[tuple[str, str], ...] = ()  # marker → meaning, for the legend
-    same_y: bool = True  # panels with the same y label share its range
+    shades: tuple[tuple[float, str], ...] = ()  # of bars, for the legend

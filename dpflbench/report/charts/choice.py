@@ -30,8 +30,24 @@ def representatives(view: View) -> list[Column]:
 
 
 def panel_title(column: Column, view: View) -> str:
-    """What stands above the panel of a column."""
-    return column.title if column.coordinates else labels.short(view.name)
+    """What stands above the panel of a column: the axes that tell columns apart."""
+    return labels.coordinates(column.coordinates, varying(view.columns))
+
+
+def varying(columns: Sequence[Column]) -> list[str]:
+    """Axes on which columns differ."""
+    axes = list(dict.fromkeys(axis for c in columns for axis in c.coordinates))
+    return [a for a in axes if len({coordinate_key({a: c.coordinates.get(a)}) for c in columns}) > 1]
+
+
+def titled(names: Sequence[str], column: Column, view: View) -> str:
+    """What stands above the panel of some algorithms in a column."""
+    return ": ".join(filter(None, [labels.listing([labels.short(n) for n in names]), panel_title(column, view)]))
+
+
+def with_results(view: View) -> tuple[str, ...]:
+    """Algorithms with a result in some column, in the order of the suite."""
+    return tuple(a for a in view.algorithms if any(g.algorithm == a for g in view.filled))
 
 
 def needs_log(metric: Metric, values: Floats) -> bool:
@@ -50,7 +66,8 @@ def shown_columns(view: View) -> tuple[Sequence[Column], str]:
 def by_other_axes(view: View, axes: Sequence[str]) -> list[tuple[str, list[Column]]]:
     """Columns grouped by all axes but the given ones, each group with its label."""
     found: dict[str, tuple[str, list[Column]]] = {}
+    shown = varying(view.columns)
     for column in view.columns:
         rest = {a: v for a, v in column.coordinates.items() if a not in axes}
-        found.setdefault(coordinate_key(rest), (labels.coordinates(rest), []))[1].append(column)
+        found.setdefault(coordinate_key(rest), (labels.coordinates(rest, shown), []))[1].append(column)
     return list(found.values())

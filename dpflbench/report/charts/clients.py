@@ -7,18 +7,17 @@ import numpy as np
 
 from dpflbench.report import labels
 from dpflbench.report.charts.chart import Chart, Lanes, Mark, Plane, Series
-from dpflbench.report.charts.choice import MAX_PANELS, needs_log, panel_title, representatives, shown_columns
-from dpflbench.report.statistics import Floats
-from dpflbench.report.tables.who_pays import TIERS, payments
+from dpflbench.report.charts.choice import MAX_PANELS, panel_title, representatives, shown_columns, titled, with_results
+from dpflbench.report.statistics import Floats, paired
+from dpflbench.report.tables.who_pays import TIERS, Payment, payments, tiers
 from dpflbench.report.view import Column, View
 from dpflbench.results.record import Record
 
 TIER_SIGNS = ("down", "diamond", "up")
+SIGNS = tuple(zip(TIER_SIGNS, (f"{tier} of budgets" for tier in TIERS), strict=True))
 WHICH = "first seed, first column of each mechanism and data set"
-
-
-def _cloud(name: str, x: Floats, y: Floats, hints: list[str]) -> tuple[Series]:
-    return (Series(name=name, x=x, y=y, line=False, markers=True, hints=tuple(hints)),)
+BETWEEN = "loosest third minus strictest"
+EVEN = 1.0  # shares of participations closer than these per cent are even
 
 
 def _alike(view: View, column: Column) -> list[tuple[list[str], Record]]:
@@ -40,10 +39,13 @@ def participation_chart(view: View) -> Chart:
         for names, record in _alike(view, column):
             x, y = (np.asarray(record.clients[k], dtype=np.float64) for k in ("epsilon", "uses"))
             pairs = enumerate(zip(x, y, strict=True))
-            hints = [f"client {n}: ε {labels.number(a)}, {b:.0f} participations" for n, (a, b) in pairs]
-            title = f"{labels.listing([labels.short(n) for n in names])}: {panel_title(column, view)}"
-            series = _cloud(names[0], x, y, hints)
-            panels.append(Plane(title=title, x_label="ε allowed", y_label="participations", series=series))
+            hints = tuple(f"client {n}: ε {labels.number(a)}, {b:.0f} participations" for n, (a, b) in pairs)
+            series = Series(name=names[0], x=x, y=y, line=False, markers=True, hints=hints)
+            panels.append(
+                Plane(
+                    title=titled(names, column, view), x_label="ε allowed", y_label="participations", series=(series,)
+                )
+            )
     return Chart(
         key="participations",
         title="Budget against participations",
@@ -54,67 +56,101 @@ def participation_chart(view: View) -> Chart:
 
 
 def selection_chart(view: View) -> Chart:
-    """Estimated heterogeneity and chosen uses of each client, for algorithms that record an estimate."""
+    """Estimated heterogeneity of each client against its participations, for algorithms that record an estimate."""
     panels = []
     for column in representatives(view):
         for group in view.in_column(column):
             for record in group.records[:1]:
                 estimates = [n["heterogeneity"] for n in record.notes if isinstance(n.get("heterogeneity"), np.ndarray)]
-                if not estimates or "uses" not in record.clients:
-                    continue
-                title = f"{labels.short(group.algorithm)}: {panel_title(column, view)}"
-                for label, values in (("estimated Γ", estimates[-1]), ("participations", record.clients["uses"])):
-                    y = np.asarray(values, dtype=np.float64)
-                    hints = [f"client {n}: {labels.number(v)}" for n, v in enumerate(y)]
-                    series = _cloud(group.algorithm, np.arange(y.size, dtype=np.float64), y, hints)
-                    panels.append(Plane(title=title, x_label="client", y_label=label, series=series))
+                if estimates and {"uses", "epsilon"} <= record.clients.keys():
+                    series = _thirds_of_clients(group.algorithm, record, np.asarray(estimates[-1], dtype=np.float64))
+                    panels.append(
+                        Plane(
+                            title=titled([group.algorithm], column, view),
+                            x_label="estimated Γ (largest = 1)",
+                            y_label="participations",
+                            series=series,
+                        )
+                    )
     return Chart(
         key="selection",
-        title="Estimated heterogeneity and chosen participations",
-        caption=f"One point a client, {WHICH}; estimated from noisy losses.",
+        title="Estimated heterogeneity against participations",
+        caption=f"One point a client, {WHICH}; Γ is estimated from noisy losses. Signs: the thirds of clients by "
+        "budget, for a client is chosen by both.",
         panels=tuple(panels[:MAX_PANELS]),
         legend=False,
-        same_y=False,
+        signs=SIGNS,
     )
 
 
+def _thirds_of_clients(name: str, record: Record, gamma: Floats) -> tuple[Series, ...]:
+    uses, epsilon = (np.asarray(record.clients[k], dtype=np.float64) for k in ("uses", "epsilon"))
+    largest = float(gamma.max(initial=0.0)) or 1.0
+    delta = np.asarray(record.clients.get("delta", np.zeros(uses.size)), dtype=np.float64)
+    out = []
+    for part, marker in zip(tiers(epsilon, delta), TIER_SIGNS, strict=True):
+        hints = tuple(
+            f"client {n}: Γ {labels.number(gamma[n])}, ε {labels.number(epsilon[n])}, {uses[n]:.0f} participations"
+            for n in part
+        )
+        out.append(
+            Series(
+                name=name, x=gamma[part] / largest, y=uses[part], line=False, markers=True, marker=marker, hints=hints
+            )
+        )
+    return tuple(out)
+
+
 def who_pays_charts(view: View) -> list[Chart]:
-    """Utility of the thirds of clients, and the share of participations each third gets."""
+    """What strict budgets cost their clients, and the share of participations each third gets."""
     found, first = payments(view), representatives(view)
     columns, rest = shown_columns(view)
-    utility, shares = [], []
+    gaps, shares, even = [], [], dict[str, None]()
     for column in columns:
         here = [p for p in found if p.group.column is column]
         if here:
-            metric, title = view.metrics[column.key], panel_title(column, view)
-            log = needs_log(metric, np.array([p.utility for p in here]))
-            utility.append(
-                _thirds(title, labels.metric_label(metric), {p.group.algorithm: p.utility for p in here}, log)
-            )
-            if column in first:
-                by_name = {p.group.algorithm: p.share for p in here}
-                shares.append(_thirds(title, "share of participations (%)", by_name))
-    signs = tuple(zip(TIER_SIGNS, TIERS, strict=True))
+            title = panel_title(column, view)
+            gaps.append(_differences(title, view, column, here))
+            biased = {p.group.algorithm: p.share for p in here if max(p.share) - min(p.share) > EVEN}
+            even |= {p.group.algorithm: None for p in here if p.group.algorithm not in biased}
+            if column in first and biased:
+                shares.append(_thirds(title, "share of participations (%)", biased))
+    alike = f" {labels.listing([labels.short(n) for n in even])} share evenly." if even else ""
     return [
         Chart(
             key="who-pays",
-            title="Who pays: utility by strictness of budget",
-            caption="Held-out examples of each third of the clients, by epsilon; mean over seeds." + rest,
-            panels=tuple(utility),
-            signs=signs,
+            title="Who pays: utility of the loosest third of budgets minus that of the strictest",
+            caption="Each third of the clients on its own held-out examples; mean over seeds, bars: 95 % confidence "
+            "interval." + rest,
+            panels=tuple(gaps),
         ),
         Chart(
             key="who-takes-part",
             title="Who takes part: share of participations by strictness of budget",
             caption="Each third of the clients, by epsilon; an even share is 33 %. Mean over seeds; first column of "
-            "each mechanism and data set.",
+            "each mechanism and data set." + alike,
             panels=tuple(shares),
-            signs=signs,
+            signs=SIGNS,
         ),
     ]
 
 
-def _thirds(title: str, x_label: str, values: Mapping[str, tuple[float, float, float]], log: bool = False) -> Lanes:
+def _differences(title: str, view: View, column: Column, here: list[Payment]) -> Lanes:
+    """A lane for each algorithm with what the loosest third has more than the strictest."""
+    marks, names, metric = [], with_results(view), view.metrics[column.key]
+    for payment in here:
+        lane = names.index(payment.group.algorithm)
+        p = paired(payment.gaps)
+        if math.isfinite(p.mean):
+            low, high = (None, None) if math.isnan(p.low) else (p.low, p.high)
+            interval = "" if low is None else f" ({labels.span(p.low, p.high)})"
+            hint = f"{labels.short(payment.group.algorithm)}, {BETWEEN}: {labels.signed(p.mean)}{interval}"
+            marks.append(Mark(lane=lane, x=p.mean, marker="diamond", hint=hint, low=low, high=high))
+    x_label = f"Δ {labels.metric_label(metric).removesuffix(labels.arrow(metric)).strip()}"
+    return Lanes(title=title, x_label=x_label, names=names, marks=tuple(marks), zero=True)
+
+
+def _thirds(title: str, x_label: str, values: Mapping[str, tuple[float, float, float]]) -> Lanes:
     """A lane for each algorithm with a sign for each third of the clients."""
     marks = tuple(
         Mark(lane=lane, x=x, marker=sign, hint=f"{labels.short(name)}, {tier}: {labels.number(x)}")
@@ -122,4 +158,4 @@ def _thirds(title: str, x_label: str, values: Mapping[str, tuple[float, float, f
         for x, sign, tier in zip(three, TIER_SIGNS, TIERS, strict=True)
         if math.isfinite(x)
     )
-    return Lanes(title=title, x_label=x_label, names=tuple(values), marks=marks, joined=True, x_log=log)
+    return Lanes(title=title, x_label=x_label, names=tuple(values), marks=marks, joined=True)

@@ -27,6 +27,7 @@ MARKERS = {  # SVG paths around the origin, about two wide
     "down": "M0,1.1L1.1-.9H-1.1Z",
     "left": "M-1.1,0L.9-1.1V1.1Z",
     "right": "M1.1,0L-.9-1.1V1.1Z",
+    "ring": "M-1,0a1,1,0,1,0,2,0a1,1,0,1,0-2,0Z",
     "plus": "M-.4-1.2H.4V-.4H1.2V.4H.4V1.2H-.4V.4H-1.2V-.4H-.4Z",
 }
 NOT_PRIVATE = Look("#000000", "#f2f2f2", (1.5, 1.5), "plus")

@@ -1,16 +1,37 @@
-"""What panels are drawn with: scales and their ticks, and the few elements of SVG that are used."""
+"""What panels are drawn with: scales and their ticks, how wide text is, and the few elements of SVG that are used."""
 
 import math
 import re
-import textwrap
 from dataclasses import dataclass
 from html import escape
 
 from dpflbench.report.charts.looks import MARKERS, Look
 from dpflbench.report.labels import clean, short
 
-LETTER, LINE = 5.6, 13.0  # width of an average letter of 10 px, height of a line of a title
-POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+LINE = 13.0  # height of a line of a title
+POWERS = "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"
+RAISED = re.compile(f"([{POWERS}]+)")
+# advance widths of Liberation Sans (Arial's) in thousandths of its size; other letters are about 600
+ADVANCES = {
+    letter: width
+    for width, letters in {
+        222: "ijl",
+        278: " !,./:;I[\\]ft\u00a0",
+        333: "()-`r",
+        500: "Jcksvxyz",
+        556: "0123456789#$?L_abdeghnopqu",
+        611: "FTZ",
+        667: "&ABEKPSVXY",
+        722: "CDHNRUw",
+        778: "GOQ",
+        833: "Mm",
+        889: "%",
+        944: "W",
+    }.items()
+    for letter in letters
+}
+TITLE = 11.0  # size of a panel's title
+SCREEN = 1.2  # the room that bold letters and the fonts of a screen need
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +83,12 @@ def tick_text(value: float) -> str:
         return f"{value:.6g}".replace("-", "−")
     digits, power = f"{value:.3e}".split("e")
     times = f"{float(digits):g}·".removeprefix("1·").replace("-", "−")
-    return f"{times}10{str(int(power)).translate(POWERS)}"
+    return f"{times}10{str(int(power)).translate(str.maketrans('-0123456789', POWERS))}"
+
+
+def text_width(text: str, size: float = 10.0) -> float:
+    """How wide a text is when set at a size."""
+    return sum(ADVANCES.get(letter, 600) for letter in text) * size / 1000
 
 
 def e(text: object) -> str:
@@ -76,8 +102,13 @@ def n(value: float) -> str:
 
 
 def words(x: float, y: float, text: object, anchor: str = "middle", more: str = "") -> str:
-    """A piece of text."""
-    return f'<text x="{n(x)}" y="{n(y)}" text-anchor="{anchor}"{more}>{e(text)}</text>'
+    """A piece of text. Powers are raised: not every font has their small digits."""
+    parts = [e(part) for part in RAISED.split(clean(text))]
+    for i in range(1, len(parts), 2):
+        plain = parts[i].translate(str.maketrans(POWERS, "−0123456789"))
+        back = '<tspan dy="4">' + parts[i + 1] + "</tspan>" if parts[i + 1] else ""
+        parts[i], parts[i + 1] = f'<tspan dy="-4" font-size="7">{plain}</tspan>', back
+    return f'<text x="{n(x)}" y="{n(y)}" text-anchor="{anchor}"{more}>{"".join(parts)}</text>'
 
 
 def path(kind: str, way: str, more: str = "") -> str:
@@ -88,7 +119,15 @@ def path(kind: str, way: str, more: str = "") -> str:
 def sign(marker: str, x: float, y: float, size: float, hint: str = "") -> str:
     """One marker."""
     end = f"><title>{e(hint)}</title></path>" if hint else "/>"
-    return f'<path class="m" transform="translate({n(x)} {n(y)})scale({n(size)})" d="{MARKERS[marker]}"{end}'
+    kind = "m o" if marker == "ring" else "m"
+    return f'<path class="{kind}" transform="translate({n(x)} {n(y)})scale({n(size)})" d="{MARKERS[marker]}"{end}'
+
+
+def bar(left: float, right: float, y: float, shade: float, hint: str = "") -> str:
+    """A stretch around a height, in a shade of the colour it stands in."""
+    end = f"><title>{e(hint)}</title></path>" if hint else "/>"
+    way = f"M{n(left)},{n(y - 5)}H{n(right)}V{n(y + 5)}H{n(left)}Z"
+    return f'<path class="m" fill-opacity="{shade:g}" d="{way}"{end}'
 
 
 def coloured(look: Look, body: str, name: str = "") -> str:
@@ -102,7 +141,28 @@ def dashes(look: Look) -> str:
     return f' stroke-dasharray="{" ".join(n(d * 1.3) for d in look.dash)}"' if look.dash else ""
 
 
-def wrapped(title: str, wide: float) -> list[str]:
-    """A title in as many lines as it needs, at most three; a number stays with the word before it."""
-    bound, room = re.sub(r" (?=[−\d])", "\u00a0", clean(title)), max(12, int(wide / (LETTER * 1.1)))
-    return textwrap.wrap(bound, room, max_lines=3, placeholder=" …", break_on_hyphens=False)
+def wrapped(title: str, wide: float, size: float = TITLE) -> list[str]:
+    """A title in as many lines as it needs, at most three, none wider than the panel; broken behind commas and colons
+    where that is enough.
+    """
+    pieces = re.sub(r"(?<![,:]) ", "\u00a0", clean(title)).split(" ")
+    if any(text_width(piece, size) > wide for piece in pieces):
+        pieces = re.sub(r" (?=[−\d])", "\u00a0", clean(title)).split(" ")
+    lines: list[str] = []
+    for word in pieces:
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and text_width(longer, size) <= wide:
+            lines[-1] = longer
+        elif word:
+            lines.append(word)
+    if len(lines) > 3:
+        lines = [*lines[:2], f"{lines[2]} …"]
+    return [_cut(line, wide, size) for line in lines]
+
+
+def _cut(line: str, wide: float, size: float) -> str:
+    """A line, its end left out where one word alone is too wide."""
+    if text_width(line, size) <= wide:
+        return line
+    keep = next((k for k in range(len(line) - 1, 0, -1) if text_width(f"{line[:k]}…", size) <= wide), 1)
+    return f"{line[:keep]}…"

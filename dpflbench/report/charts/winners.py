@@ -1,13 +1,16 @@
 """Charts about winning: the winner map over privacy and data skew, and mean ranks with their critical difference."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dpflbench.report import labels
-from dpflbench.report.charts.chart import Chart, Grid, Lanes, Mark, Square
-from dpflbench.report.charts.choice import MAX_PANELS, by_other_axes, panel_title
+from dpflbench.report.charts.chart import Chart, Grid, Ranks, Square
+from dpflbench.report.charts.choice import MAX_PANELS, by_other_axes
 from dpflbench.report.comparison import rank_matrix, ranked, to_best
 from dpflbench.report.statistics import LEVEL, critical_difference, friedman_p, mean_ranks
-from dpflbench.report.view import Column, View, coordinate_key
+from dpflbench.report.tables.table import Table
+from dpflbench.report.view import AT_CHANCE, Column, View, coordinate_key
 
 
 def skew_axes(view: View) -> tuple[str, str] | None:
@@ -18,9 +21,10 @@ def skew_axes(view: View) -> tuple[str, str] | None:
 
 
 def _square(view: View, at: Column, row: int, column: int) -> Square:
-    order, where = ranked(view, at), panel_title(at, view)
+    order, where = ranked(view, at), at.title
     if not order:
-        return Square(row, column, "", ("no result",), f"{where}: no private algorithm has a full result")
+        why = view.left_out.get(at.key, "no private algorithm has a full result")
+        return Square(row, column, "", ("at chance" if why == AT_CHANCE else "no result",), f"{where}: {why}")
     first = order[0]
     text = (labels.clean(first.algorithm, 24), labels.number(first.mean))
     if len(order) == 1:
@@ -67,39 +71,69 @@ def winner_chart(view: View) -> Chart | None:
         caption=f"Best private algorithm, its mean and its lead over the next; n.s.: not significant at {LEVEL} after "
         "Holm's correction.",
         panels=tuple(panels[:MAX_PANELS]),
+        legend=False,
     )
+
+
+def settings_needed(k: int) -> int:
+    """Settings from which on k competitors can be told apart at all: fewer, and even one that is always first and one
+    that is always last (mean ranks k - 1 apart) are closer than the critical difference.
+    """
+    n = 2
+    while critical_difference(k, n) >= k - 1:
+        n += 1
+    return n
+
+
+def cliques(ranks: Sequence[float], difference: float) -> tuple[tuple[int, int], ...]:
+    """First and last place of every largest group of sorted mean ranks that lie within the critical difference."""
+    ends = [max(j for j in range(i, len(ranks)) if ranks[j] - ranks[i] < difference) for i in range(len(ranks))]
+    return tuple((i, j) for i, j in enumerate(ends) if j > i and (i == 0 or ends[i - 1] < j))
+
+
+def rank_table(view: View) -> Table | None:
+    """A sentence in place of the ranks where those cannot show anything; None if they can, or nothing is to be
+    ranked.
+    """
+    names, values, _ = rank_matrix(view)
+    k, settings = len(names), len(values)
+    if k < 3 or settings < 2 or settings >= settings_needed(k):
+        return None
+    note = (
+        f"Not drawn: over {settings} settings the mean ranks of {k} algorithms would have to differ by "
+        f"{critical_difference(k, settings):.2f} and cannot differ by more than {k - 1}; {settings_needed(k)} settings "
+        "are needed."
+    )
+    return Table(key="ranks", title="Critical differences", header=(), rows=(), notes=(note,))
 
 
 def rank_chart(view: View) -> Chart | None:
-    """Mean ranks over columns with Nemenyi's critical difference."""
+    """Mean ranks over columns with Nemenyi's critical difference; None where that cannot show anything."""
     names, values, up = rank_matrix(view)
-    if len(names) < 3 or len(values) < 2:
+    if len(names) < 3 or len(values) < settings_needed(len(names)):
         return None
     ranks = mean_ranks(values, up)
     cd = critical_difference(len(names), len(values))
-    order = [(names[i], float(ranks[i])) for i in np.argsort(ranks, kind="stable")]
-    marks = tuple(
-        Mark(
-            lane=lane,
-            x=rank,
-            marker="circle",
-            hint=f"{labels.short(name)}: mean rank {rank:.2f}",
-            low=rank - cd / 2,
-            high=rank + cd / 2,
-        )
-        for lane, (name, rank) in enumerate(order)
-    )
+    order = np.argsort(ranks, kind="stable")
     private = {g.algorithm for g in view.groups.values() if g.private}
     followed = {part for name in names for part in (name, *name.split("/"))}
     missing = [labels.short(a) for a in view.algorithms if a in private and a not in followed]
     p = friedman_p(np.where(up[:, None], -values, values))
     caption = (
-        f"Rank 1 is best; {len(values)} columns. Bars are as wide as Nemenyi's critical difference ({cd:.2f}): "
-        f"algorithms whose bars do not overlap differ at {LEVEL}. Friedman's test: {labels.p_equals(p)}. Columns are "
-        "the blocks, seeds are averaged."
+        f"Rank 1 is best; mean over {len(values)} settings, seeds averaged. Those that a bar joins are closer than "
+        f"Nemenyi's critical difference ({cd:.2f} at {LEVEL}) and cannot be told apart (Demšar 2006). Friedman's test: "
+        f"{labels.p_equals(p)}."
     )
     if missing:
         caption += f" Left out, for want of a full result somewhere: {labels.listing(missing)}."
-    panel = Lanes(title="", x_label="mean rank ↓", names=tuple(name for name, _ in order), marks=marks)
-    title = "Critical differences: mean rank over columns"
-    return Chart(key="ranks", title=title, caption=caption, panels=(panel,))
+    sorted_ranks = tuple(float(ranks[i]) for i in order)
+    panel = Ranks(
+        title="",
+        x_label="mean rank",
+        names=tuple(names[i] for i in order),
+        ranks=sorted_ranks,
+        cliques=cliques(sorted_ranks, cd),
+        difference=cd,
+    )
+    title = "Critical differences: mean rank over settings"
+    return Chart(key="ranks", title=title, caption=caption, panels=(panel,), legend=False)

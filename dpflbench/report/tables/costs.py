@@ -1,11 +1,13 @@
 """What runs cost: privacy spent against allowed, client by client, and time."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from dpflbench.report import labels
 from dpflbench.report.statistics import Floats
+from dpflbench.report.tables.differences import place
 from dpflbench.report.tables.table import Item, Table, figure
 from dpflbench.report.view import View
 from dpflbench.results.record import Record
@@ -31,9 +33,9 @@ def epsilon_table(view: View) -> Table:
     """
     rows = []
     for group in view.filled:
-        name = (Item(group.column.title), Item(group.algorithm))
+        name = place(view, group)
         if not group.private:
-            rows.append((*name, Item("∞ (not private)", math.inf), *[NONE] * 5))
+            rows.append((*name, Item("∞", math.inf), *[NONE] * 5))
             continue
         allowed, uses = _pooled(group.records, "epsilon"), _pooled(group.records, "uses")
         ratios = np.concatenate([spent_ratios(r) for r in group.records])
@@ -54,24 +56,42 @@ def epsilon_table(view: View) -> Table:
     )
 
 
-def _measured(records: list[Record], key: str) -> tuple[float, float]:
-    values = [float(r.measured[key]) for r in records if isinstance(r.measured.get(key), int | float)]
-    mean = float(np.mean(values)) if values else math.nan
-    return mean, float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+def middle(values: Sequence[float]) -> float:
+    """The median of what is known; NaN if nothing is."""
+    known = [v for v in values if math.isfinite(v)]
+    return float(np.median(known)) if known else math.nan
+
+
+def _measured(record: Record, key: str) -> float:
+    value = record.measured.get(key)
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def run_seconds(record: Record) -> float:
+    """What all rounds of a run take: its rounds after the first, which pays for imports and first calls, times their
+    number; NaN if that was not measured.
+    """
+    rounds = np.asarray(record.rounds.get("round", []), dtype=np.float64)
+    return _measured(record, "round_seconds") * float(rounds[-1]) if rounds.size else math.nan
 
 
 def cost_table(view: View) -> Table:
-    """Wall time of a run and samples per second, mean ± std over seeds."""
+    """Time of a run without and with its set-up, and how fast clients compute: medians over seeds."""
     rows = []
     for group in view.filled:
-        seconds, (speed, _) = _measured(group.records, "seconds"), _measured(group.records, "samples_per_second")
-        share = _measured(group.records, "gradient_seconds")[0] / seconds[0] * 100 if seconds[0] else math.nan
-        devices = sorted({labels.clean(r.measured.get("device", "?"), 40) for r in group.records})
+        records = group.records
+        seconds, whole = [run_seconds(r) for r in records], middle([_measured(r, "seconds") for r in records])
+        known = [s for s in seconds if math.isfinite(s)]
+        spread = f" ({labels.number(min(known))} to {labels.number(max(known))})" if len(known) > 1 else ""
+        speed = middle([_measured(r, "samples_per_second") for r in records])
+        share = middle([_measured(r, "round_gradient_seconds") / _measured(r, "round_seconds") for r in records]) * 100
+        devices = sorted({labels.clean(r.measured.get("device", "?"), 40) for r in records})
         rows.append(
             (
                 Item(group.column.title),
                 Item(group.algorithm),
-                Item(labels.mean_std(*seconds), seconds[0]),
+                Item(f"{labels.number(middle(seconds))}{spread}", middle(seconds)),
+                figure(whole),
                 Item("–" if math.isnan(speed) else f"{speed:,.0f}".replace(",", " "), speed),
                 Item("–" if math.isnan(share) else f"{share:.0f} %", share),
                 Item(", ".join(devices)),
@@ -80,8 +100,18 @@ def cost_table(view: View) -> Table:
     return Table(
         key="cost",
         title="Time",
-        header=("column", "algorithm", "seconds a run ↓", "samples per second ↑", "in gradients", "device"),
+        header=(
+            "column",
+            "algorithm",
+            "seconds, all rounds ↓",
+            "with set-up",
+            "samples per second ↑",
+            "in gradients",
+            "device",
+        ),
         rows=tuple(rows),
         labels=2,
-        caption="Wall time as measured; machines and loads differ, so compare within one machine only.",
+        caption="Median (least to most) over seeds, wall time. All rounds: without set-up, and with the first round, "
+        "which pays for imports and first calls, taken to be as long as the others; samples per second and the share "
+        "of gradients leave it out. Machines and loads differ, so compare within one machine only.",
     )

@@ -8,7 +8,7 @@ from dpflbench.report import labels
 from dpflbench.report.comparison import seed_warnings, to_baseline
 from dpflbench.report.statistics import LEVEL
 from dpflbench.report.tables.table import Item, Table, change, figure
-from dpflbench.report.view import View
+from dpflbench.report.view import AT_CHANCE, Group, View
 
 
 def titled(title: str, view: View) -> str:
@@ -16,26 +16,36 @@ def titled(title: str, view: View) -> str:
     return f"{title}: {labels.metric_label(view.common_metric)}" if view.common_metric else title
 
 
+def place(view: View, group: Group) -> tuple[Item, Item]:
+    """The names of a row: column and algorithm, grey where nobody is compared, with what is wrong with its records."""
+    left, mark = view.left_out.get(group.column.key), view.mark(group)
+    grey = left == AT_CHANCE
+    words = "(not private)" if not group.private else f"({mark})" if mark else ""
+    column = Item(group.column.title, mark=f"({left})" if grey else "", grey=grey)
+    return column, Item(group.algorithm, mark=words, grey=grey)
+
+
 def difference_table(view: View) -> Table | None:
     """Paired difference of each private algorithm to the baseline of its column; None without a baseline."""
     rows = []
     for column in view.columns:
-        up = view.metrics[column.key].higher_is_better
+        up, digits = view.metrics[column.key].higher_is_better, view.digits(column)
         for d in to_baseline(view, column):
             p = d.paired
             gained = p.mean > 0 if up else p.mean < 0
             better = p.above if up else p.below
             hint = "better" if gained else "not better"
+            group = view.groups[column.key, d.algorithm]
+            sure = gained and d.significant and view.left_out.get(column.key) != AT_CHANCE and not view.mark(group)
             rows.append(
                 (
-                    Item(column.title),
-                    Item(d.algorithm),
+                    *place(view, group),
                     Item(d.reference),
-                    Item(labels.signed(p.mean), p.mean, bold=gained and d.significant, hint=hint),
-                    Item(labels.span(p.low, p.high), p.low),
+                    Item(labels.signed(p.mean, digits), p.mean, bold=sure, hint=hint),
+                    Item(labels.span(p.low, p.high, digits), p.low),
                     Item(labels.p_value(p.p), p.p),
                     Item(labels.p_value(d.p_holm), d.p_holm),
-                    change(p.effect),
+                    change(p.effect, 2),
                     Item(f"{better}/{p.n}", better / p.n),
                 )
             )
@@ -70,9 +80,10 @@ def best_round_table(view: View) -> Table | None:
                 float(np.mean([float(f.get(key, math.nan)) for f in found]))
                 for key in ("utility_global", "best_utility_global", "best_round")
             )
-            flagged = Item(labels.number(peak), peak, mark="†")
-            shown = (figure(final), flagged, change(peak - final), figure(when, 0))
-            rows.append((Item(group.column.title), Item(group.algorithm), *shown))
+            digits = view.digits(group.column)
+            flagged = Item(labels.number(peak, digits), peak, mark="†")
+            shown = (figure(final, digits), flagged, change(peak - final, digits), figure(when, 0))
+            rows.append((*place(view, group), *shown))
     if not rows:
         return None
     return Table(

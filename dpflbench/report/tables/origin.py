@@ -1,7 +1,9 @@
 """Where the numbers come from: every record, and the versions and machines behind them."""
 
 import math
+from datetime import UTC, datetime
 
+from dpflbench.report import labels
 from dpflbench.report.tables.table import Item, Table, figure
 from dpflbench.report.view import View
 
@@ -18,8 +20,8 @@ def records_table(view: View) -> Table:
                     (
                         *(Item(text) for text in (e.run or "–", e.status, column.title, group.algorithm)),
                         Item(str(e.seed), e.seed),
-                        figure(e.value),
-                        figure(took),
+                        figure(e.value, view.digits(column)),
+                        figure(took, 2),
                         Item(e.reason),
                     )
                 )
@@ -39,10 +41,42 @@ def environment_table(view: View) -> Table:
     for record in view.records.values():
         facts = {f"version of {k}": v for k, v in (record.measured.get("versions") or {}).items()}
         facts |= {f"source of {k}": v for k, v in record.plugins.items()}
-        facts |= {k: record.measured[k] for k in ("device", "threads", "machine") if k in record.measured}
+        facts |= {
+            k: record.measured[k]
+            for k in ("device", "threads", "machine", "processor", "commit", "isolation")
+            if k in record.measured
+        }
         facts |= {k.replace("_", " "): record.facts[k] for k in ("data_digest", "gradient_path") if k in record.facts}
         for name, value in facts.items():
             counts[name, str(value)] = counts.get((name, str(value)), 0) + 1
     rows = tuple((Item(name), Item(value), Item(str(n), n)) for (name, value), n in sorted(counts.items()))
     header = ("what", "value", "records")
     return Table(key="environment", title="Environment", header=header, rows=rows, labels=2)
+
+
+def made(view: View) -> dict[str, str]:
+    """When, where and from what the records were made, and the command that makes them again; what is not known is not
+    there.
+    """
+    measured = [record.measured for record in view.records.values()]
+
+    def known(key: str) -> list[str]:
+        return list(dict.fromkeys(labels.clean(m[key], 80) for m in measured if m.get(key)))
+
+    started = sorted(float(m["started"]) for m in measured if isinstance(m.get("started"), int | float))
+    days = dict.fromkeys(datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%d") for t in started[:1] + started[-1:])
+    threads, devices = known("threads"), known("device")
+    options = [f"--threads {threads[0]}"] if len(threads) == 1 else []
+    options += [f"--device {devices[0]}"] if len(devices) == 1 else []
+    noise = [record.facts.get("noise") or {} for record in view.records.values()]
+    keys = {labels.clean(n["key"], 128) for n in noise if n.get("origin") in ("drawn", "given")}
+    options += [f"--noise-key {key}" for key in keys if len(keys) == 1]  # pinned ones stand in the suite
+    versions = list(dict.fromkeys(str((m.get("versions") or {}).get("dpflbench", "")) for m in measured))
+    found = {
+        "date": " to ".join(days),
+        "dpflbench": labels.listing([v for v in versions if v]),
+        "commit": labels.listing(known("commit")),
+        "processor": labels.listing(known("processor") or known("machine")),
+        "command": " ".join(["dpflbench run suite.yaml", *options]) if measured else "",
+    }
+    return {name: text for name, text in found.items() if text}

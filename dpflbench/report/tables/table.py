@@ -5,11 +5,15 @@ Items hold text, not markup: each form escapes for its own place.
 
 import csv
 import io
+import itertools
 import math
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dpflbench.report.labels import clean, markdown, number, signed, spreadsheet
+
+PADDING = 2  # what tabulate adds to a head, beside the two spaces between columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +25,7 @@ class Item:
     bold: bool = False
     mark: str = ""  # short signs behind the text: ≈, [1]
     hint: str = ""  # more words where there is room, such as a hover
+    grey: bool = False  # shown, but not compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +39,17 @@ class Table:
     caption: str = ""
     notes: tuple[str, ...] = ()
     labels: int = 1  # leading columns that name the row
+    words: int = 0  # last columns that hold no figures
 
 
-def figure(value: float, digits: int = 2, unit: str = "") -> Item:
+def figure(value: float, digits: int | None = None, unit: str = "") -> Item:
     """An item that is its number."""
     return Item(f"{number(value, digits)}{unit}", value)
 
 
-def change(value: float) -> Item:
+def change(value: float, digits: int | None = None) -> Item:
     """An item that is a difference."""
-    return Item(signed(value), value)
+    return Item(signed(value, digits), value)
 
 
 def _marked(item: Item, escape: Callable[[object], str], bold: tuple[str, str]) -> str:
@@ -55,7 +61,7 @@ def _marked(item: Item, escape: Callable[[object], str], bold: tuple[str, str]) 
 
 def as_text(table: Table, width: int | None = None) -> str:
     """The table for a terminal, bold as a star; columns that do not fit into `width` go below, with the row names
-    again.
+    again, and prose wraps at words.
     """
     from tabulate import tabulate
 
@@ -76,30 +82,43 @@ def as_text(table: Table, width: int | None = None) -> str:
         ]
     return "\n".join(
         [
-            clean(table.title),
-            *([clean(table.caption, 2000)] if table.caption else []),
+            wrapped(clean(table.title), width),
+            *([wrapped(clean(table.caption, 2000), width)] if table.caption else []),
             *parts,
-            *(["", *(clean(note, 2000) for note in table.notes)] if table.notes else []),
+            *(["", *(wrapped(clean(note, 2000), width) for note in table.notes)] if table.notes else []),
         ]
     )
 
 
+def wrapped(text: str, width: int | None) -> str:
+    """One line of prose as lines of at most `width` letters, broken at words."""
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False) if width else text
+
+
 def _blocks(header: Sequence[str], rows: Sequence[Sequence[str]], labels: int, width: int | None) -> list[list[int]]:
-    """Which columns stand side by side: the labels and as many others as fit, at least one."""
+    """Which columns stand side by side: the labels and as many others as fit, at least one; columns with the same head
+    of heads (a mechanism) stay together where they can.
+    """
     wide = [
-        2 + max([len(line) for line in head.split("\n")] + [len(row[i]) for row in rows])
+        2 + max([PADDING + len(line) for line in head.split("\n")] + [len(row[i]) for row in rows])
         for i, head in enumerate(header)
     ]
-    first = list(range(labels))
-    blocks, room = [list(first)], (width or 10**9) - sum(wide[:labels])
-    left = room
-    for i in range(labels, len(header)):
-        if wide[i] > left and len(blocks[-1]) > labels:
-            blocks.append(list(first))
-            left = room
-        blocks[-1].append(i)
-        left -= wide[i]
-    return blocks
+    first, room = list(range(labels)), (width or 10**9) + 2 - sum(wide[:labels])
+
+    def fits(columns: Sequence[int]) -> bool:
+        return sum(wide[i] for i in columns) <= room
+
+    blocks: list[list[int]] = []
+    for _, members in itertools.groupby(range(labels, len(header)), lambda i: header[i].split("\n")[0]):
+        group = list(members)
+        sizes = (math.ceil(len(group) / parts) for parts in range(1, len(group) + 1))
+        size = next((n for n in sizes if all(fits(group[k : k + n]) for k in range(0, len(group), n))), 1)
+        for k in range(0, len(group), size):
+            piece = group[k : k + size]
+            if not blocks or not fits([*blocks[-1], *piece]):
+                blocks.append([])
+            blocks[-1] += piece
+    return [[*first, *block] for block in blocks] or [first]
 
 
 def as_markdown(table: Table, level: int = 2) -> str:
@@ -113,9 +132,8 @@ def as_markdown(table: Table, level: int = 2) -> str:
     rows = [line([_marked(item, markdown, ("**", "**")) for item in row]) for row in table.rows]
     caption = [markdown(table.caption), ""] if table.caption else []
     notes = ["", *(f"- {markdown(note)}" for note in table.notes)] if table.notes else []
-    return "\n".join(
-        [f"{'#' * level} {markdown(table.title)}", "", *caption, line(header), line(align), *rows, *notes, ""]
-    )
+    body = [line(header), line(align), *rows] if header else []
+    return "\n".join([f"{'#' * level} {markdown(table.title)}", "", *caption, *body, *notes, ""])
 
 
 def as_csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

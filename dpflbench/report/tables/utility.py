@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from dpflbench.report import labels
+from dpflbench.report.chance import RULE
 from dpflbench.report.comparison import indistinguishable, ranked, seed_warnings
+from dpflbench.report.noise import noise_notes
 from dpflbench.report.statistics import LEVEL
 from dpflbench.report.tables.gaps import gap_lines, gap_text
 from dpflbench.report.tables.table import Item, Table
-from dpflbench.report.view import MEASURED, Column, Group, View, coordinate_key, descend
+from dpflbench.report.tables.tuned import tuning_note
+from dpflbench.report.view import AT_CHANCE, INCOMPLETE, MEASURED, Column, View, coordinate_key, descend
 from dpflbench.results.record import Metric
 
 
@@ -54,11 +57,11 @@ def _ordered(columns: Sequence[Column], axes: Sequence[str]) -> list[Column]:
 
 def _table(view: View, columns: Sequence[Column], rest: Sequence[str], key: str) -> Table:
     notes, metric = Notes(), _metric_of(view, columns)
-    marks = [_marks(view, column) for column in columns]
+    signs = [_signs(view, column) for column in columns]
     rows = []
     for name in view.algorithms:
         private = all(g.private for g in view.groups.values() if g.algorithm == name)
-        items = [_utility(view.group(c, name), notes, *m) for c, m in zip(columns, marks, strict=True)]
+        items = [_utility(view, c, name, notes, *s) for c, s in zip(columns, signs, strict=True)]
         rows.append((Item(name, mark="" if private else "(not private)"), *items))
     where = labels.coordinates(columns[0].coordinates, rest)
     return Table(
@@ -71,26 +74,31 @@ def _table(view: View, columns: Sequence[Column], rest: Sequence[str], key: str)
     )
 
 
-def _marks(view: View, column: Column) -> tuple[set[str], set[str]]:
+def _signs(view: View, column: Column) -> tuple[set[str], set[str]]:
     """The best of a column, and who cannot be told apart from it."""
     order = ranked(view, column)
     best = {g.algorithm for g in order if g.mean == order[0].mean}
     return best, indistinguishable(view, column) - best
 
 
-def _utility(group: Group | None, notes: Notes, best: set[str], close: set[str]) -> Item:
-    """Mean ± std with its marks, or the reason why there is none."""
+def _utility(view: View, column: Column, name: str, notes: Notes, best: set[str], close: set[str]) -> Item:
+    """Mean ± std with its signs, or the reason why there is none."""
+    group = view.group(column, name)
     if group is None:
         return Item("–", hint="not part of the suite")
     why = "; ".join(gap_lines(group.gaps))
+    grey = view.left_out.get(column.key) == AT_CHANCE
     if not group.values:
-        return Item(gap_text(group.gaps), mark=notes.mark(why), hint=why)
-    text, mark = labels.mean_std(group.mean, group.std), "≈" if group.algorithm in close else ""
-    hint = ", ".join(f"seed {seed}: {labels.number(value)}" for seed, value in group.values.items())
+        return Item(gap_text(group.gaps), mark=notes.mark(why), hint=why, grey=grey)
+    digits = view.digits(column)
+    text, marks = labels.mean_std(group.mean, group.std, digits), ["≈"] if name in close else []
+    hint = ", ".join(f"seed {seed}: {labels.number(value, digits)}" for seed, value in group.values.items())
     if group.gaps:
         text += f" ({len(group.values)}/{len(group.endings)})"
-        mark = f"{mark} {notes.mark(why)}".strip()
-    return Item(text, group.mean, bold=group.algorithm in best, mark=mark, hint=hint)
+        marks.append(notes.mark(why))
+    if view.mark(group):
+        marks.append(f"({view.mark(group)})")
+    return Item(text, group.mean, bold=name in best, mark=" ".join(marks), hint=hint, grey=grey)
 
 
 def _metric_of(view: View, columns: Sequence[Column]) -> Metric | None:
@@ -100,7 +108,10 @@ def _metric_of(view: View, columns: Sequence[Column]) -> Metric | None:
 
 def _head(view: View, column: Column, metric: Metric | None) -> str:
     head = labels.coordinates(column.coordinates, view.across, "\n") or "utility"
-    return head if metric else f"{head}\n{labels.metric_label(view.metrics[column.key])}"
+    if metric is None:
+        head += f"\n{labels.metric_label(view.metrics[column.key])}"
+    left = view.left_out.get(column.key)
+    return f"{head}\n({left})" if left else head
 
 
 def _trivial_models(view: View, columns: Sequence[Column]) -> list[tuple[Item, ...]]:
@@ -114,12 +125,17 @@ def _trivial_models(view: View, columns: Sequence[Column]) -> list[tuple[Item, .
                 here.setdefault(str(name), []).append(float(value))
         found.append(here)
 
-    def item(values: Sequence[float]) -> Item:
+    def item(values: Sequence[float], column: Column) -> Item:
         mean = float(np.mean(values)) if values else math.nan
-        return Item(labels.mean_std(mean, float(np.std(values, ddof=1)) if len(values) > 1 else math.nan), mean)
+        spread = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+        grey = view.left_out.get(column.key) == AT_CHANCE
+        return Item(labels.mean_std(mean, spread, view.digits(column)), mean, grey=grey)
 
     return [
-        (Item(name.replace("_", " "), mark="(trivial model)"), *(item(here.get(name, ())) for here in found))
+        (
+            Item(name.replace("_", " "), mark="(trivial model)"),
+            *(item(here.get(name, ()), c) for c, here in zip(columns, found, strict=True)),
+        )
         for name in dict.fromkeys(name for here in found for name in here)
     ]
 
@@ -145,7 +161,13 @@ def legend(view: View) -> list[str]:
             "(4/6): four of six seeds ended well; such a mean leaves out the seeds that went wrong, so it is not "
             "ranked."
         )
-    return [*lines, *_public_features(view), *seed_warnings(view)]
+    if AT_CHANCE in view.left_out.values():
+        lines.append(RULE)
+    if INCOMPLETE in view.left_out.values():
+        lines.append("Not complete: a run is missing or failed, so nobody is the best of the column yet.")
+    if view.marks:
+        lines.append("In brackets behind a figure: what is wrong with its records; such an algorithm is not ranked.")
+    return [*lines, *noise_notes(view), *_public_features(view), *tuning_note(view), *seed_warnings(view)]
 
 
 def _public_features(view: View) -> list[str]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpflbench.report import labels
 from dpflbench.report.statistics import Floats
-from dpflbench.report.tables.differences import titled
+from dpflbench.report.tables.differences import place, titled
 from dpflbench.report.tables.table import Item, Table, change, figure
 from dpflbench.report.view import Column, Ending, Group, View
 from dpflbench.results.record import Record
@@ -31,6 +31,7 @@ class Payment:
     share: tuple[float, float, float]  # of all participations, in %
     seeds: int
     spread: tuple[float, float, float]  # standard deviation of the thirds' utility over seeds; NaN below two
+    gaps: tuple[float, ...]  # one a seed: utility of the loosest third minus that of the strictest
 
 
 def tiers(epsilon: Floats, delta: Floats) -> list[NDArray[np.int64]]:
@@ -88,38 +89,40 @@ def _three(values: Floats) -> tuple[float, float, float]:
     return float(values[0]), float(values[1]), float(values[2])
 
 
+def payment(view: View, group: Group) -> Payment | None:
+    """Who pays for one algorithm in one column; None if its clients were not measured."""
+    found = [one for e in group.endings if e.status == "done" and (one := _one(view, group, e)) is not None]
+    if not found:
+        return None
+    utility, share = (np.array([one[i] for one in found]) for i in (0, 1))  # [seeds, 3]
+    return Payment(
+        group=group,
+        utility=_three(utility.mean(axis=0)),
+        spread=_three(utility.std(axis=0, ddof=1) if len(found) > 1 else np.full(3, math.nan)),
+        share=_three(share.mean(axis=0)),
+        worst_decile=float(np.mean([worst for _, _, worst in found])),
+        seeds=len(found),
+        gaps=tuple(map(float, utility[:, 2] - utility[:, 0])),
+    )
+
+
 def payments(view: View) -> list[Payment]:
     """Every group whose clients were measured."""
-    out = []
-    for group in view.filled:
-        found = [one for e in group.endings if e.status == "done" and (one := _one(view, group, e)) is not None]
-        if found:
-            utility, share = (np.array([one[i] for one in found]) for i in (0, 1))  # [seeds, 3]
-            out.append(
-                Payment(
-                    group=group,
-                    utility=_three(utility.mean(axis=0)),
-                    spread=_three(utility.std(axis=0, ddof=1) if len(found) > 1 else np.full(3, math.nan)),
-                    share=_three(share.mean(axis=0)),
-                    worst_decile=float(np.mean([worst for _, _, worst in found])),
-                    seeds=len(found),
-                )
-            )
-    return out
+    return [found for group in view.filled if (found := payment(view, group)) is not None]
 
 
 def who_pays_table(view: View) -> Table | None:
     """Utility of the thirds, the worst decile, and the share of participations; None if no client was measured."""
     rows = []
     for p in payments(view):
-        over = [f"± {labels.number(s)} over {p.seeds} seeds" if p.seeds > 1 else "" for s in p.spread]
+        digits = view.digits(p.group.column)
+        over = [f"± {labels.number(s, digits)} over {p.seeds} seeds" if p.seeds > 1 else "" for s in p.spread]
         rows.append(
             (
-                Item(p.group.column.title),
-                Item(p.group.algorithm, mark="" if p.group.private else "(not private)"),
-                *(Item(labels.number(u), u, hint=hint) for u, hint in zip(p.utility, over, strict=True)),
-                change(p.utility[2] - p.utility[0]),
-                figure(p.worst_decile),
+                *place(view, p.group),
+                *(Item(labels.number(u, digits), u, hint=hint) for u, hint in zip(p.utility, over, strict=True)),
+                change(p.utility[2] - p.utility[0], digits),
+                figure(p.worst_decile, digits),
                 *(figure(x, 0, " %") for x in p.share),
             )
         )

@@ -14,13 +14,12 @@ grid points possible. Three things follow.
   machine, and noise is drawn on the host whatever the device.
 
 The bits come from SHAKE128 (FIPS 202) over a 256-bit stream key. What is claimed is computational: no way is known to
-tell them from fair coins that beats trying keys. Hence SMALLEST_DELTA: 2^64 trials find a key of 128 bits with
-probability 2^-64, and a smaller delta would promise more than the key can hold.
+tell them from fair coins that beats trying keys. Hence `keys.SMALLEST_DELTA`.
 
 "Always" rests on margins around the quantile functions of torch and SciPy that are tested at thousands of points, and
 sixteen times wider than any error found; and on values whose sensitivity is what it is said to be.
 
-A mechanism of one of the laws here releases `draws.noised(value, scale, NORMAL)`, before anybody rounds to float32:
+A mechanism names its law, and `draws.noised(value, scale, law)` is what it releases, before anybody rounds to float32:
 that is post-processing too. Another law brings two quantile functions and a tail; `uniform` serves the rest.
 
 Cost (tests/benchmarks/test_noise.py, one core at 2.1 GHz): 20 ns a coordinate, where float64 normals of NumPy's Philox,
@@ -38,17 +37,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.interfaces import Floats
+
+Floats = NDArray[np.float64]
 
 GRID_BITS = 10  # the step is 2^-10 of the power of two at or below the scale
 BLOCK = 1 << 14  # coordinates drawn at once, if rows are shorter: their arrays stay in a cache
 CELL = 2.0**-31  # what 32 bits leave open of |X|, uniform in (0, 1)
 ROUNDING = 2.0**-46  # bounds the error of a Law's quantile in units of 1 + z; measured: 2^-51
-SMALLEST_DELTA = 2.0**-64
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,7 @@ class Law:
     The last makes quantiles tame: |z(u) - z(u')| <= |u - u'| / (0.7 min(u, u')).
     """
 
+    name: str  # accountants know it by
     quick: Callable[[Floats], Floats]  # Z at X uniform in (-1, 1), of its sign, within 2^-40 / (1 - |X|)
     quantile: Callable[[Floats], Floats]  # z >= 0 with P(|Z| > z) = u, for u in (0, 1], within ROUNDING * (1 + z)
     survival: Callable[[Any, Any], Any]  # (mpmath context, z) -> P(|Z| > z), right to the context's precision
@@ -74,8 +74,25 @@ def _quick_laplace(x: Floats) -> Floats:
     return np.copysign(np.log(1.0 - np.abs(x)), x)
 
 
-NORMAL = Law(_quick_normal, lambda u: -ndtri(u / 2.0), lambda mp, z: mp.erfc(z / mp.sqrt(2)))
-LAPLACE = Law(_quick_laplace, lambda u: -np.log(u), lambda mp, z: mp.exp(-z))
+def _normal_quantile(u: Floats) -> Floats:
+    z: Floats = -ndtri(u / 2.0)
+    return z
+
+
+def _laplace_quantile(u: Floats) -> Floats:
+    return -np.log(u)
+
+
+def _normal_survival(mp: Any, z: Any) -> Any:
+    return mp.erfc(z / mp.sqrt(2))
+
+
+def _laplace_survival(mp: Any, z: Any) -> Any:
+    return mp.exp(-z)
+
+
+NORMAL = Law("gaussian", _quick_normal, _normal_quantile, _normal_survival)
+LAPLACE = Law("laplace", _quick_laplace, _laplace_quantile, _laplace_survival)
 
 
 class Draws:
@@ -180,14 +197,3 @@ def _above(edge: Fraction, sign: int, below: Callable[[int], int], rest: float, 
         if tail * (1 + mp.mpf(2) ** -(8 * count + 64)) <= k:
             return sign < 0
         count *= 2
-
-
-def check_delta(delta: ArrayLike, where: str) -> None:
-    """Refuse a delta that is not 0 and below what a key can promise."""
-    found = np.asarray(delta, dtype=np.float64)
-    small = (found > 0) & (found < SMALLEST_DELTA)
-    if small.any():
-        raise DpflbenchError(
-            f"{where}: delta is {found[small].min():.2g}; allowed: 0 where noise is pure, else from 2^-64 = 5.4e-20 on "
-            "(the noise hangs on a key of 128 bits)"
-        )

@@ -1,0 +1,1 @@
+"""Results that travel: one archive of a results folder, proved again by whoever receives it, and the board of many."""

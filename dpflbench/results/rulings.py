@@ -1,0 +1,33 @@
+"""What is ruled on a run: whether its numbers stand, and why not. Made by `judges.verify`, shown by whoever shows
+the run.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["ok", "unverified", "wrong", "irreproducible"]
+ORDER: tuple[Verdict, ...] = ("ok", "unverified", "wrong", "irreproducible")  # each is worse than the one before
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """ok              every number that can be recomputed was, by two who share no code
+    unverified      nothing is wrong, but something could not be looked at: one accountant only, a part that is not
+                    installed, other sources than this installation's, another processor
+    wrong           the record contradicts itself, its suite or its neighbours
+    irreproducible  played again with the same key it ends elsewhere
+    """
+
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def stands(self) -> bool:
+        """Whether the run may be called best."""
+        return self.verdict == "ok"
+
+
+def worst(rulings: Iterable[Ruling]) -> Verdict:
+    """The worst verdict among them; ok if there is none."""
+    return max((r.verdict for r in rulings), key=ORDER.index, default="ok")

@@ -1,0 +1,102 @@
+"""Rows that do not stand, or could have been spoilt, are marked wherever they are shown, and never called best."""
+
+import csv
+import json
+from dataclasses import replace
+
+import pytest
+from harness import run_of
+from places import KEY, place
+from typer.testing import CliRunner
+
+from dpflbench.canonical import content_digest
+from dpflbench.cli import app
+from dpflbench.execution.attempt import execute
+from dpflbench.judges.marks import exposed, marked
+from dpflbench.judges.verify import rulings
+from dpflbench.results.record import dumps
+from dpflbench.results.store import Store
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def folder(tiny, tmp_path):
+    """A folder of two algorithms, carried out by the command."""
+    tiny["algorithms"] = ["DPSGD", "WeiAvg"]
+    (tmp_path / "suite.yaml").write_text(json.dumps(tiny))
+    ended = runner.invoke(app, ["run", str(tmp_path / "suite.yaml"), "-o", str(tmp_path / "out"), "-q"])
+    assert ended.exit_code == 0, ended.output
+    assert "Marked" not in ended.output
+    return tmp_path / "out"
+
+
+def tamper(folder, algorithm):
+    """The record of one algorithm with a better result, its digest made anew."""
+    store = Store(folder)
+    for run, record in store.results().records.items():
+        if record.algorithm == algorithm:
+            final = {**record.final, "utility_global": 99.0}
+            store.path(run).write_text(dumps(replace(record, final=final)))
+            return run
+    raise AssertionError(algorithm)
+
+
+def test_a_run_ends_with_verification_and_a_tampered_row_is_marked_in_every_form_and_never_best(folder, tmp_path):
+    run = tamper(folder, "WeiAvg")
+    ended = runner.invoke(app, ["run", str(tmp_path / "suite.yaml"), "-o", str(folder), "-q"])
+    assert ended.exit_code == 1
+    assert "Marked: 1 wrong" in ended.output
+    assert "(wrong)" in ended.output
+    report = folder / "report"
+    assert "(wrong)" in (report / "index.html").read_text()
+    assert "(wrong)" in (report / "report.md").read_text()
+    assert any("wrong" in path.read_text() for path in (report / "tables").glob("*.tex"))
+    with (report / "summary.csv").open() as file:
+        rows = {row["algorithm"]: row["mark"] for row in csv.DictReader(file)}
+    assert rows == {"DPSGD": "", "WeiAvg": "wrong"}
+    assert "WeiAvg is the best" not in ended.output
+    again = runner.invoke(app, ["report", str(folder), "-o", str(tmp_path / "again"), "-f", "csv"])
+    assert "(wrong)" in again.output
+    assert run in Store(folder).results().records
+
+
+def test_a_stranger_s_server_code_is_marked_beside_a_known_key_or_in_one_process_with_data(tiny, catalogue):
+    run = run_of(tiny, catalogue, "DPSGD")
+    own = execute(run, catalogue, place(noise_origin="given"))
+    assert exposed(own) == ""  # built in
+    theirs = {**own.plugins, "aggregator median": "their-package 1.2 0123456789abcdef"}
+    assert exposed(replace(own, plugins=theirs)) == "predictable noise"
+    drawn = execute(run, catalogue, place(noise_key=KEY))
+    assert exposed(replace(drawn, plugins=theirs)) == "not isolated"
+    apart = replace(drawn, plugins=theirs, measured={**drawn.measured, "isolation": "process, Landlock 7"})
+    assert exposed(apart) == ""
+    assert exposed(replace(apart, measured={**apart.measured, "leftovers": "3 tensors"})) == "keeps data"
+
+
+def test_unverified_is_told_apart_from_wrong(folder, catalogue):
+    """Records of other sources than these: nothing is wrong with them, and nobody here can say more."""
+    results = Store(folder).results()
+    records, ids = {}, {}
+    for run, record in results.records.items():
+        sources = {**record.plugins, "dpflbench": "0" * 16}
+        ids[run] = content_digest([record.config, sources, record.facts["data_digest"]])[:20]
+        noise = {**record.facts["noise"], "run": ids[run]}
+        records[ids[run]] = replace(record, id=ids[run], plugins=sources, facts={**record.facts, "noise": noise})
+    cells = tuple(replace(cell, run=ids[cell.run]) for cell in results.manifest.cells)
+    older = replace(results, manifest=replace(results.manifest, cells=cells), records=records)
+    assert set(marked(older, catalogue).marks.values()) == {"unverified"}
+    assert marked(older, catalogue, doubts=False).marks == {}
+
+
+def test_a_second_accountant_is_asked_as_long_as_patience_lasts(folder, catalogue, monkeypatch):
+    from dpflbench_algorithms.accountants import GaussianDP
+
+    asked, real = [], GaussianDP.second_opinion
+    monkeypatch.setattr(GaussianDP, "second_opinion", lambda *given: asked.append(1) or real(*given))
+    results = Store(folder).results()
+    assert {r.verdict for r in rulings(results, catalogue).values()} == {"ok"}
+    assert len(asked) == len(results.records)
+    asked.clear()
+    assert {r.verdict for r in rulings(results, catalogue, patience=0.0).values()} == {"ok"}
+    assert asked == []
