@@ -107,7 +107,7 @@ def outcome(setting, data, catalogue, device, after=lambda: None):
     prepared = prepare(made, place(device=str(device)), run="devices")
     if not setting.isolated:
         return _played(prepared, str(device), after)
-    with apart(prepared.world.algorithm, prepared.world.setup) as (algorithm, _):
+    with apart(made, prepared.world.setup) as (algorithm, _):
         return _played(replace(prepared, world=replace(prepared.world, algorithm=algorithm)), str(device), after)
 
 

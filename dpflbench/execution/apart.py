@@ -1,21 +1,24 @@
 """Server code (selector and aggregator) in a process of its own, which holds no client data and no noise key.
 
-It is handed `Setup` once, then `PlanView`s, cohorts and noisy updates, and sends back plans, weights, directions and
-states, all as plain data (wire.py). The loop sees parts like any others. A *nursery* is where such processes come from:
-started afresh, it has imported everything and been told nothing; each run gets a fork of it, shut in by sandbox.py, and
+It is handed the run's configuration and the public facts of its `Setup` once, then those of `PlanView`s, cohorts and
+noisy updates, and sends back plans, weights, directions and states: plain data both ways (wire.py). It makes the parts
+itself, by the factories their plugins name: one that was made beside the data could bring some of it along, in a field
+or when it is pickled. The loop sees parts like any others. A *nursery* is where such processes come from: started
+afresh, it has imported what is built in and been told nothing; each run gets a fork of it, shut in by sandbox.py, and
 the fork ends with the run. So no attribute, global, frame or object of the process with the data can be reached, and
 what one run's server code leaves behind no other run's finds.
 """
 
 import contextlib
 import os
-import pickle
 import signal
 import socket
 import threading
 import traceback
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, fields, replace
+from importlib import import_module
+from importlib.metadata import entry_points
 from multiprocessing import connection, reduction
 from pathlib import Path
 from typing import Any
@@ -24,14 +27,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpflbench.errors import DpflbenchError, PluginError
+from dpflbench.assembly import Assembly, assemble
+from dpflbench.catalogue import GROUP, Catalogue, Part
+from dpflbench.errors import DpflbenchError, PluginError, SuiteError
 from dpflbench.execution import processes, sandbox
 from dpflbench.execution.wire import pack, unpack
+from dpflbench.hookspecs import KINDS
 from dpflbench.interfaces import (
     Algorithm,
     Cohort,
+    Layout,
+    LearningRate,
     LinearAggregator,
     Losses,
+    ParameterTensor,
     Plan,
     PlanView,
     Probe,
@@ -42,8 +51,11 @@ from dpflbench.interfaces import (
     State,
     Updates,
 )
+from dpflbench.suite_schema import Normalised, Raw
 
 START, END = b"start", b"end"
+BUILT_IN = "dpflbench"  # a distribution
+MADE_THERE = ("mechanism", "accountant", "local")  # of a Setup: parts, which the other side makes for itself
 _lock = threading.Lock()
 _nursery: list["Nursery"] = []  # of this process
 
@@ -73,6 +85,9 @@ class Nursery:
 def nurse(pipe: Any) -> None:
     """The nursery's loop: one process at a time, until nobody needs it any more."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # how the process that started it ends it
+    for point in entry_points(group=GROUP):
+        if point.dist is not None and point.dist.name == BUILT_IN:  # what strangers bring, no two runs share
+            point.load()
     child = 0
     with contextlib.suppress(EOFError, OSError):
         while True:
@@ -130,13 +145,17 @@ def possible() -> bool:
 
 
 @contextlib.contextmanager
-def apart(algorithm: Algorithm, setup: Setup) -> Iterator[tuple[Algorithm, str]]:
-    """The algorithm with its server code elsewhere, and what keeps it there."""
+def apart(assembly: Assembly, setup: Setup) -> Iterator[tuple[Algorithm, str]]:
+    """The algorithm of a run with its server code elsewhere, and what keeps it there."""
     nursery, pipe = _started()
+    algorithm = assembly.algorithm
     link = Link(pipe, algorithm.name)
     try:
-        start = pickle.dumps((algorithm.selector, algorithm.aggregator, setup, torch.get_num_threads()))
-        how = link.ask_bytes(start)
+        known = {name: value for name, value in _columns(setup).items() if name not in MADE_THERE}
+        known |= {"lr": astuple(setup.lr), "layout": [astuple(tensor) for tensor in setup.layout.tensors]}
+        parts = [(part.kind, part.name, part.module) for part in assembly.parts]
+        asked = {**assembly.config, "privacy": _without_key(assembly.config.get("privacy", {}))}
+        how = link.ask_bytes(pack([asked, parts, known, torch.get_num_threads()], "configuration"))
         given = algorithm.aggregator
         aggregator: Any = RowsApart(link)
         if isinstance(given, LinearAggregator):
@@ -148,6 +167,10 @@ def apart(algorithm: Algorithm, setup: Setup) -> Iterator[tuple[Algorithm, str]]
         pipe.close()
         with contextlib.suppress(OSError, EOFError):
             nursery.end()
+
+
+def _without_key(privacy: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in privacy.items() if name != "noise_key"}
 
 
 # ---------------------------------------------------------------- on the side of the loop
@@ -247,10 +270,9 @@ def _serve(pipe: Any) -> None:
             return
         try:
             if server is None:
-                selector, aggregator, setup, threads = pickle.loads(question)
+                config, parts, known, threads = unpack(question)
                 torch.set_num_threads(threads)
-                setup = replace(setup)  # what was unpickled can be written to
-                server, answer = ServerCode(selector, aggregator, setup), pack(["ok", how])
+                server, answer = _made(config, parts, known), pack(["ok", how])
             else:
                 what, given = unpack(question)
                 answer = pack(["ok", getattr(server, what)(**given)], what)
@@ -260,6 +282,24 @@ def _serve(pipe: Any) -> None:
             answer = pack(["error", {"ours": False, "text": f"{type(e).__name__}: {e} ({place_of(e)})"}])
         with contextlib.suppress(OSError):
             pipe.send_bytes(answer)
+
+
+def _made(config: dict[str, Any], parts: Sequence[tuple[str, str, str]], known: Mapping[str, Any]) -> "ServerCode":
+    """The server code of a run, made here of what its plugins' hooks name."""
+    found: dict[str, dict[str, Part]] = {kind: {} for kind in KINDS}
+    for kind, name, module in parts:
+        factory = getattr(import_module(module), f"dpflbench_{kind}")()[name]
+        found[kind][name] = Part(kind, name, factory, "", "", "", module)
+    problems: list[str] = []
+    made = assemble(Normalised(Raw(config)), Catalogue(found), problems)
+    if made is None:
+        raise SuiteError(problems)
+    layout = Layout(tuple(ParameterTensor(*tensor) for tensor in known["layout"]))
+    mechanism, accountant = made.noise
+    accountant = accountant.of(known["epsilon"], known["delta"])
+    own = {"mechanism": mechanism, "accountant": accountant, "local": made.federation.local}
+    setup = Setup(**{**known, **own, "layout": layout, "lr": LearningRate(*known["lr"])})
+    return ServerCode(made.algorithm.selector, made.algorithm.aggregator, setup)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -141,7 +141,7 @@ class Attempt:
             yield
             return
         world = self.prepared.world
-        with apart(world.algorithm, world.setup) as (algorithm, how):
+        with apart(self.assembly, world.setup) as (algorithm, how):
             self.prepared = replace(self.prepared, world=replace(world, algorithm=algorithm))
             self.extra["isolation"] = how
             yield

@@ -40,7 +40,7 @@ def warm_up() -> None:
     """Let imports begin, on another core."""
     try:
         if context().get_start_method() == "forkserver":
-            with signals_held():
+            with signals_held(), unaddressed():
                 forkserver.ensure_running()
     except OSError as e:
         raise DpflbenchError(
@@ -87,7 +87,17 @@ def start(process: Any) -> None:
     try:
         main.__spec__ = None
         main.__dict__.pop("__file__", None)
-        with signals_held():
+        with signals_held(), unaddressed():
             process.start()
     finally:
         main.__dict__.update(kept)
+
+
+@contextlib.contextmanager
+def unaddressed() -> Iterator[None]:
+    """A process started inside is not told this one's command line: it may name a noise key."""
+    before, sys.argv = sys.argv, sys.argv[:1]
+    try:
+        yield
+    finally:
+        sys.argv = before

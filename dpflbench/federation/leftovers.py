@@ -67,10 +67,11 @@ class Inventory:
 
 
 def inventory(code: ClientCode) -> Inventory:
-    """All that client code has of its own, and all in this process that can hold data."""
-    gc.collect()
+    """All that client code has of its own, and all in this process that can hold data; garbage too, which is kept."""
     gc.unfreeze()  # what is frozen is not listed
-    return Inventory(_prints(code), {id(thing): thing for thing in _holders()})
+    found = Inventory(_prints(code), {id(thing): thing for thing in _holders()})
+    gc.freeze()  # until survivors are looked for: the collector then goes through what is new alone
+    return found
 
 
 def _prints(code: ClientCode) -> dict[str, Counter[Any]]:
@@ -85,6 +86,13 @@ def survivors(before: Inventory, code: ClientCode, kept: Iterable[Any] = ()) -> 
     """What came into being since, where, in one line; empty if nothing but what hangs on `kept`."""
     gc.collect()
     gc.unfreeze()
+    if not _since(before, code, kept):
+        return ""
+    gc.collect()  # it may hang on old garbage, which was frozen until now
+    return _since(before, code, kept)
+
+
+def _since(before: Inventory, code: ClientCode, kept: Iterable[Any]) -> str:
     for place, found in _prints(code).items():
         if fresh := found - before.own.get(place, Counter()):
             return f"{place} holds {_told(fresh)}"
@@ -95,7 +103,6 @@ def survivors(before: Inventory, code: ClientCode, kept: Iterable[Any] = ()) -> 
 
 def remembered(code: ClientCode, values: Tensor) -> str:
     """Where its own holds one of some values that nobody would make up, in one line; empty if nowhere."""
-    gc.collect()
     known = values.detach().cpu().numpy().ravel().copy()
     for place, thing in _hanging(code):
         if _has(thing, known):
@@ -241,7 +248,9 @@ def _holders() -> Iterator[Any]:
     """What of everything can hold data."""
     found = _everything()
     data = (Tensor, np.ndarray, torch.UntypedStorage, torch.TypedStorage)
-    kinds = {kind for kind in set(map(type, found)) if issubclass(kind, data) or "next_functions" in kind.__dict__}
+    kinds = set(map(type, found))
+    numbers = {kind for kind in kinds if issubclass(kind, float | np.floating)}
+    kinds = {kind for kind in kinds if issubclass(kind, data) or "next_functions" in kind.__dict__}
     some = kinds.union(COLLECTIONS, RAW)
     for thing in {id(thing): thing for thing in found if type(thing) in some}.values():
         if type(thing) in kinds:  # an autograd node has next_functions
@@ -249,14 +258,17 @@ def _holders() -> Iterator[Any]:
         elif type(thing) in RAW:
             if len(thing) * getattr(thing, "itemsize", 1) >= SHORT:
                 yield thing
-        elif len(thing) >= FEW and _numbers(thing) >= FEW:
+        elif len(thing) >= FEW and _numbers(thing, numbers) >= FEW:
             yield thing
 
 
-def _numbers(thing: Any) -> int:
+def _numbers(thing: Any, numbers: set[type]) -> int:
     """How many values of a collection are floating-point numbers, Python's or NumPy's."""
-    held = list(map(type, dict.values(thing) if type(thing) is dict else list(thing)))
-    return sum(held.count(kind) for kind in set(held) if issubclass(kind, float | np.floating))
+    values = dict.values(thing) if type(thing) is dict else thing
+    if numbers.isdisjoint(map(type, list(values))):  # nearly all there are
+        return 0
+    held = list(map(type, list(values)))
+    return sum(held.count(kind) for kind in numbers)
 
 
 def _reachable(roots: Iterable[Any], without: Iterable[Any]) -> list[Any]:

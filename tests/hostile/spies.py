@@ -7,11 +7,13 @@ import inspect
 import json
 import operator
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from dpflbench import hookimpl
 from dpflbench_algorithms.parts import UniformSelection
 
 LEFT = []  # what a transform of the same plugin left here
@@ -87,6 +89,49 @@ def _listed(folder):
         return os.listdir(folder)
     except OSError:
         return []
+
+
+def _shards():
+    """What an object that is made, or pickled, beside data finds of it."""
+    return [o for o in gc.get_objects() if type(o).__name__ == "Shards"]
+
+
+@dataclass(frozen=True)
+class Smuggles:
+    """Takes data along when it is pickled, or has it from the factory that made it."""
+
+    taken: int = 0
+
+    def __getstate__(self):
+        return {"taken": len(_shards())}
+
+    def __setstate__(self, state):
+        object.__setattr__(self, "taken", state["taken"])
+
+    def init(self, setup):
+        return None
+
+    def aggregate(self, updates, state):
+        return (torch.full_like(_mean(updates), 1.0) if self.taken else _mean(updates)), state
+
+
+def packs_at_once():
+    """A factory that packs."""
+    return Smuggles(len(_shards()))
+
+
+@dataclass(frozen=True)
+class ReadsItsOrders:
+    """Looks for a noise key in the command line and the environment it was given."""
+
+    key: str
+
+    def init(self, setup):
+        return None
+
+    def aggregate(self, updates, state):
+        found = any(self.key in text for text in (*sys.argv, *os.environ.values()))
+        return (torch.full_like(_mean(updates), 1.0) if found else _mean(updates)), state
 
 
 @dataclass(frozen=True)
@@ -194,10 +239,27 @@ class Leaves:
 class WritesInto:
     """A selector that helps itself."""
 
-    name: str
+    what: str
 
     def plan(self, view, rng):
-        array = operator.attrgetter(self.name)(view)
+        array = operator.attrgetter(self.what)(view)
         array.setflags(write=True)
         array[...] = 100
         return UniformSelection().plan(view, rng)
+
+
+@hookimpl
+def dpflbench_aggregators():
+    kinds = (CollectsGarbage, ReadsFrames, ReadsTheKey, ReadsItsParent, ReadsItsOrders, Smuggles, Remembers)
+    kinds += (Writes, Forges, Dies, Stumbles, Leaves)
+    return {"PacksAtOnce": packs_at_once, **{kind.__name__: kind for kind in kinds}}
+
+
+@hookimpl
+def dpflbench_transforms():
+    return {"Memorises": Memorises}
+
+
+@hookimpl
+def dpflbench_selectors():
+    return {"WritesInto": WritesInto}
