@@ -7,17 +7,27 @@ from dataclasses import replace
 import pytest
 from harness import run_of
 from places import KEY, place
+from suite_runs import carry_out, planned_of
 from typer.testing import CliRunner
 
 from dpflbench.canonical import content_digest
 from dpflbench.cli import app
 from dpflbench.execution.attempt import execute
-from dpflbench.judges.marks import exposed, marked
-from dpflbench.judges.verify import rulings
+from dpflbench.judges.exposed import exposed, remark
+from dpflbench.judges.marks import marked
+from dpflbench.judges.verify import rulings, verify
 from dpflbench.results.record import dumps
 from dpflbench.results.store import Store
+from dpflbench_algorithms.mechanisms import Gaussian
 
 runner = CliRunner()
+
+
+class Thin(Gaussian):
+    """Nine tenths of its noise."""
+
+    def noised(self, value, scale, draws):
+        return super().noised(value, 0.9 * scale, draws)
 
 
 @pytest.fixture
@@ -72,6 +82,42 @@ def test_a_stranger_s_server_code_is_marked_beside_a_known_key_or_in_one_process
     apart = replace(drawn, plugins=theirs, measured={**drawn.measured, "isolation": "process, Landlock 7"})
     assert exposed(apart) == ""
     assert exposed(replace(apart, measured={**apart.measured, "leftovers": "3 tensors"})) == "keeps data"
+
+
+@pytest.mark.parametrize(("kind", "mark"), [(Thin, "odd noise"), (Gaussian, None)])
+def test_a_stranger_s_mechanism_is_held_against_its_ledger_while_it_runs(tiny, tmp_path, catalogue, kind, mark):
+    """Nobody has to ask for it: the row is marked and never best, and `verify` says why without playing it again."""
+    theirs = replace(catalogue.parts["mechanisms"]["gaussian"], factory=kind, distribution="their-package")
+    noise = {**catalogue.parts["mechanisms"], "gaussian": theirs}
+    catalogue = replace(catalogue, parts={**catalogue.parts, "mechanisms": noise})
+    tiny["algorithms"] = ["DPSGD"]
+    tiny["federation"] |= {"rounds": 60, "cohort": 6}  # 5,400 draws
+    store = Store(tmp_path / "r")
+    carry_out(planned_of(tiny, tmp_path, catalogue), store, catalogue)
+    results = store.results()
+    (run, record), *_ = results.records.items()
+    assert record.status == "done"
+    assert set(marked(results, catalogue).marks.values()) == ({mark} if mark else set())
+    (finding,) = (f for f in verify(results, catalogue) if f.run == run)
+    said = [p for p in finding.problems if p.startswith("while it ran its noise was not what its ledger says (")]
+    assert bool(said) == bool(mark)
+    assert finding.ruling.verdict == ("wrong" if mark else "ok")
+
+
+def test_what_client_code_left_behind_is_wrong_and_what_could_have_been_is_remarked(folder, catalogue):
+    results = Store(folder).results()
+    run, record = next(iter(results.records.items()))
+    kept = replace(record, measured={**record.measured, "leftovers": "round 2: a tensor"})
+    spoilt = replace(results, records={**results.records, run: kept})
+    assert marked(spoilt, catalogue).marks == {run: "keeps data"}
+    assert rulings(spoilt, catalogue)[run].verdict == "wrong"
+    theirs = {**record.plugins, "aggregator median": "their-package 1.2 0123456789abcdef"}
+    known = {**record.facts, "noise": {**record.facts["noise"], "origin": "given"}}
+    seen = replace(record, plugins=theirs, facts=known)
+    assert remark(seen) == "marked: its noise key was known before the run, and their-package 1.2 saw its messages"
+    beside = replace(record, plugins=theirs, measured={**record.measured, "isolation": "none"})
+    assert remark(beside) == "marked: their-package 1.2 ran in one process with the data"
+    assert remark(record) == ""
 
 
 def test_unverified_is_told_apart_from_wrong(folder, catalogue):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dpflbench.draws import LAPLACE, NORMAL, Draws
-from dpflbench.judges.residuals import ALARM, Examined, Tape, examine, response, shadowed, smallest_seen
+from dpflbench.privacy.residuals import ALARM, Examined, Tape, examine, response, shadowed, smallest_seen
 from dpflbench_algorithms.mechanisms import Gaussian, Laplace
 
 CLIENTS, WIDTH, ROUNDS = 200, 200, 10  # 400,000 coordinates: 40 rounds of the main job

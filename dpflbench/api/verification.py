@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dpflbench.judges.residuals import ALARM
 from dpflbench.judges.verify import Finding
+from dpflbench.privacy.residuals import ALARM
 from dpflbench.report import labels
 
 EXIT = {"verified": 0, "wrong": 1, "empty": 1, "unverified": 3}

@@ -38,6 +38,7 @@ KEPT = (
     "modules",
     "isolation",
     "leftovers",
+    "odd_noise",
     "resumed_at",
 )
 # a path from the top: of this system, of Windows, of a home folder, of a share; up to the last folder in it

@@ -20,7 +20,7 @@ from dpflbench.bundles.prove import Proved
 from dpflbench.bundles.version import DIGITS, federations_apart
 from dpflbench.canonical import content_digest
 from dpflbench.errors import DpflbenchError
-from dpflbench.judges.marks import exposed
+from dpflbench.judges.exposed import exposed
 from dpflbench.report import labels
 from dpflbench.report.noise import strangers
 from dpflbench.report.page import suite_text

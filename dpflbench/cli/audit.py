@@ -16,9 +16,9 @@ from dpflbench.interfaces import Algorithm
 from dpflbench.judges.audit import audit_algorithm, audit_noise, trains
 from dpflbench.judges.bounds import noise_seen
 from dpflbench.judges.planted import audit_run
-from dpflbench.judges.residuals import ALARM, Examined, is_normal
 from dpflbench.judges.sampled import ATTACKED, attack_sampled, audit_sampled_run, watch_sampled
 from dpflbench.planning import Resolved, columns_of
+from dpflbench.privacy.residuals import ALARM, Examined, is_normal
 from dpflbench.schema import INVALID
 from dpflbench.suite_reading import load as load_suite
 from dpflbench.suite_reading import parse_value

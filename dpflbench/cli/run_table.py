@@ -31,7 +31,7 @@ def show_results(folder: ResultsFolder, why: bool) -> None:
     counts = Counter(str(record.status) for record in results.records.values())
     counts["failed"] += sum(record.status == "failed" for record in results.tuning.values())
     unwell = ", ".join(f"{counts[kind]} {kind}" for kind in ENDED if kind != "done" and counts[kind])
-    spoilt = {"wrong", "irreproducible"} & set(results.marks.values())
+    spoilt = {"wrong", "irreproducible", "odd noise", "keeps data"} & set(results.marks.values())
     if unwell:
         line = f"Of {counts.total()} runs {unwell}; `dpflbench status {folder.path}` says why."
         typer.echo(printable(line), err=True)

@@ -18,9 +18,10 @@ from dpflbench.errors import DpflbenchError, RunEnded, SuiteError
 from dpflbench.execution.apart import apart, place_of, possible
 from dpflbench.execution.checkpoint import CheckpointError, pack, unpack
 from dpflbench.execution.outcome import bare_record, measured, record_of
-from dpflbench.execution.prepare import Place, Prepared, dataset_of, prepare, threads
+from dpflbench.execution.prepare import Place, Prepared, dataset_of, overheard, prepare, threads
 from dpflbench.federation.simulate import Clock, State, initial_state, rounds
 from dpflbench.planning import Run
+from dpflbench.privacy.residuals import Tape, examine
 from dpflbench.results.record import Record, Status
 from dpflbench.tasks.task import Task
 
@@ -124,12 +125,14 @@ class Attempt:
     prepared: Prepared | None = None
     state: State | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+    tape: Tape = field(default_factory=Tape)
 
     def play(self, task: Task | None) -> None:
         """All rounds that are still to play, with a checkpoint now and then."""
         if task is None and dataset_of(self.assembly, self.place).digest(self.place.root) != self.run.data_digest:
             raise DpflbenchError("the data set has changed since this run was planned; start the suite again")
-        self.prepared = prepare(self.assembly, self.place, task, self.run.id)
+        prepared = prepare(self.assembly, self.place, task, self.run.id)
+        self.prepared, self.tape = overheard(prepared, self.assembly)
         with self._server():
             self._rounds()
 
@@ -175,6 +178,8 @@ class Attempt:
             return bare_record(self.run, self.assembly, status, reason, facts)
         if left := self.prepared.world.inspection.found:
             facts["leftovers"] = left
+        if self.tape.kept and (odd := examine(self.tape, self.prepared.world.setup.mechanism.law).alarms):
+            facts["odd_noise"] = f"{odd[0].name}: {odd[0].about}"
         record = record_of(self.run, self.assembly, self.prepared, self.state, status, reason, facts)
         content_digest(record.notes)  # TypeError for what no record can hold: here it costs one run
         return record

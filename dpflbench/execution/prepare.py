@@ -8,7 +8,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from dpflbench.federation.trust import TRUSTS
 from dpflbench.interfaces import PLAIN, Dataset, Identity, Layout, Server, Setup
 from dpflbench.keys import Origin, fresh_key, key_of
 from dpflbench.privacy.ledger import Ledger
+from dpflbench.privacy.residuals import SAMPLE as SAMPLED
+from dpflbench.privacy.residuals import Tape, shadowed
 from dpflbench.privacy.unprotected import Unlimited
 from dpflbench.randomness import Streams
 from dpflbench.tasks.datasets import load_task, located
@@ -148,6 +150,26 @@ def inspection_of(assembly: Assembly, engine: Engine, streams: Streams) -> Inspe
     seed = hashlib.blake2b(f"leftovers/{streams.seed}/{streams.run}".encode(), key=streams.secret).digest()
     rounds = np.random.default_rng(list(seed)).permutation(np.arange(1, assembly.federation.rounds))[:SAMPLE]
     return Inspection(ClientCode.of(*parts, built=built, packages=packages), frozenset(rounds.tolist()))
+
+
+def overheard(prepared: Prepared, assembly: Assembly) -> tuple[Prepared, Tape]:
+    """The run with a mechanism that is not built in on tape, on a sample of its calls; nothing else has another noise.
+
+    Which calls hangs on the noise key, as above.
+    """
+    world, noise = prepared.world, [part for part in assembly.parts if part.kind == "mechanisms"]
+    setup, streams = world.setup, world.streams
+    if not assembly.algorithm.private or all(part.distribution == HARNESS for part in noise):
+        return prepared, Tape(limit=0)
+    total = setup.rounds * setup.cohort_size * setup.dim * int(setup.message().steps.max())
+
+    def wanted(call: int) -> bool:
+        drawn = hashlib.blake2b(f"residuals/{streams.seed}/{streams.run}/{call}".encode(), key=streams.secret).digest()
+        return int.from_bytes(drawn[:8], "big") < min(1.0, SAMPLED / total) * 2**64
+
+    tape = Tape(wanted, 2 * SAMPLED)
+    setup = replace(setup, mechanism=shadowed(setup.mechanism, tape))
+    return replace(prepared, world=replace(world, setup=setup)), tape
 
 
 def _top(module: str) -> str:

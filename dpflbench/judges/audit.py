@@ -7,7 +7,7 @@ other, all taking part in every round of the unchanged loop (`federation.simulat
 noise and ledger are the algorithm's own, and only the aggregator, which is the server's anyway, is replaced by a
 listener. What is told apart is held against what the ledger charged.
 
-`audit_noise` needs no attack: it holds what left clients against what they computed (`judges.residuals`), under the
+`audit_noise` needs no attack: it holds what left clients against what they computed (`privacy.residuals`), under the
 algorithm's own aggregator.
 """
 
@@ -38,8 +38,8 @@ from dpflbench.interfaces import (
     Updates,
 )
 from dpflbench.judges.bounds import Bound, Law, Promise, audit
-from dpflbench.judges.residuals import Examined, Tape, examine, is_normal, shadowed
 from dpflbench.privacy.ledger import Ledger
+from dpflbench.privacy.residuals import Examined, Tape, examine, is_normal, shadowed
 from dpflbench.randomness import Streams
 from dpflbench.tasks.task import Shards, Task
 

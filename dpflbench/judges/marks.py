@@ -6,10 +6,9 @@ A marked row is shown, and never bold, ranked or crowned.
 from dataclasses import replace
 
 from dpflbench.catalogue import Catalogue
+from dpflbench.judges.exposed import exposed, spoilt
 from dpflbench.judges.verify import rulings
-from dpflbench.report.noise import predictable, strangers
 from dpflbench.results.cells import Results
-from dpflbench.results.record import Record
 
 PATIENCE = 20.0  # CPU seconds for second accountants: all of the main job; of slower ones a sample
 
@@ -23,16 +22,7 @@ def marked(results: Results, catalogue: Catalogue, doubts: bool = True) -> Resul
     let_pass = {"ok"} if doubts else {"ok", "unverified"}
     marks: dict[str, str] = {run: ruling.verdict for run, ruling in ruled.items() if ruling.verdict not in let_pass}
     for run, record in results.records.items():
-        if run not in marks and (why := exposed(record)):
+        alone = run not in ruled or set(ruled[run].reasons) <= {*spoilt(record)}  # nothing else is wrong with it
+        if (run not in marks or alone) and (why := exposed(record)):
             marks[run] = why
     return replace(results, marks={**results.marks, **marks})
-
-
-def exposed(record: Record) -> str:
-    """Why a stranger's code could have spoilt a run that is right as far as one can see; empty if it could not."""
-    if record.private and strangers(record):
-        if predictable(record):
-            return "predictable noise"
-        if record.measured.get("isolation", "none") == "none":
-            return "not isolated"
-    return "keeps data" if record.measured.get("leftovers") else ""

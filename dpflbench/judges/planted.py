@@ -32,7 +32,7 @@ from dpflbench.execution.prepare import Place, Prepared, prepare, task_of
 from dpflbench.federation.local import FullStep
 from dpflbench.federation.simulate import State, initial_state, rounds
 from dpflbench.interfaces import Floats, Ints
-from dpflbench.judges.residuals import Examined, Tape, examine, excess, excess_table, is_normal, shadowed
+from dpflbench.privacy.residuals import Examined, Tape, examine, excess, excess_table, is_normal, shadowed
 from dpflbench.tasks.task import Shards, Task
 
 FAR = 30.0  # a canary's inputs, in standard deviations of the data: its gradient is clipped

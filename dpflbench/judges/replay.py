@@ -1,7 +1,7 @@
 """`verify --replay`: a run played again from its record, with the noise key in it, must end at the same bits.
 
 What is compared is the record's digest: everything but what was measured. Along the way the noise is examined
-(`judges.residuals`) on a sample of rounds, and held against the scales in the ledger. A machine that computes other
+(`privacy.residuals`) on a sample of rounds, and held against the scales in the ledger. A machine that computes other
 last bits, or another device, leaves a run that ends elsewhere unverified and not irreproducible.
 """
 
@@ -18,8 +18,8 @@ from dpflbench.errors import DataError, DpflbenchError
 from dpflbench.execution.attempt import Place, assembly_of, execute
 from dpflbench.execution.prepare import threads
 from dpflbench.execution.yardstick import numerics
-from dpflbench.judges.residuals import LIMIT, Tape, examine, shadowed
 from dpflbench.planning import Run
+from dpflbench.privacy.residuals import LIMIT, Tape, examine, shadowed
 from dpflbench.results.record import Record
 from dpflbench.suite_schema import Canonical, Normalised, Raw
 

@@ -4,7 +4,7 @@ Neighbours are `zero_out`: of two halves of a federation, one client each, the o
 whole clipped gradient whenever it is drawn, the other the same data with that contribution emptied. The adversary is
 the server, which sees the message of each participation but no batch; what it tells apart is held against the whole
 curve of (epsilon, delta) that the ledger's rows amount to by privacy loss distributions, for an epsilon at one small
-delta by Rényi orders has more slack than many a mistake. The white-box part (`judges.watched`, `judges.residuals`)
+delta by Rényi orders has more slack than many a mistake. The white-box part (`judges.watched`, `privacy.residuals`)
 comes first and sees far more: division by a realised batch can hardly be seen in messages, for on average it moves them
 by less than was paid for.
 
@@ -43,10 +43,10 @@ from dpflbench.judges.audit import (
 )
 from dpflbench.judges.bounds import Crossed, audit_curve, deltas_of, upper_rate
 from dpflbench.judges.planted import Guessed, at_least, opposites, planted
-from dpflbench.judges.residuals import Examined, Tape, examine, shadowed
 from dpflbench.judges.watched import Canaries, Logbook, Watched, mixed
 from dpflbench.privacy import pld
 from dpflbench.privacy.ledger import Ledger
+from dpflbench.privacy.residuals import Examined, Tape, examine, shadowed
 from dpflbench.randomness import Streams
 
 ATTACKED = Minibatch(lr=1e-6, steps=8, batch=4)  # so short a way that a canary's gradient stays as it is on it

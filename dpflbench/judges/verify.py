@@ -17,6 +17,7 @@ import numpy as np
 
 from dpflbench.catalogue import Catalogue
 from dpflbench.errors import DpflbenchError
+from dpflbench.judges.exposed import remark, spoilt
 from dpflbench.judges.matched import unmatched
 from dpflbench.judges.places import Replanned, check_empty, check_place, check_sources, key_of, planned_again
 from dpflbench.judges.recount import Recount, recount
@@ -150,14 +151,14 @@ def _finding(
         problems += _guarded(partial(check_place, record, cell, place), _alone)
         wrong, odd = check_sources(record, place)
         problems, doubts = problems + wrong, doubts + odd + ([place.doubt] if place.doubt else [])
-    problems, doubts = [*found.problems, *problems, *apart], [*found.doubts, *doubts]
+    problems, doubts = [*found.problems, *problems, *apart, *spoilt(record)], [*found.doubts, *doubts]
     if len(found.accountants) == 1:
         doubts.append(f"epsilon by {found.accountants[0]} alone: it has no second opinion")
     return Finding(
         run=record.id,
         label=places[0].title,
         status=record.status,
-        summary="" if problems else _summary(record, found.accountants),
+        summary="" if problems else "; ".join(filter(None, [_summary(record, found.accountants), remark(record)])),
         problems=tuple(dict.fromkeys(problems)),
         doubts=tuple(dict.fromkeys(doubts)),
         accountants=found.accountants,

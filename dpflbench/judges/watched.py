@@ -27,7 +27,7 @@ from dpflbench.draws import Draws
 from dpflbench.federation.gradients import Sums
 from dpflbench.federation.minibatch import Minibatch
 from dpflbench.interfaces import ClientWork, Computed, Event, Floats, Ints, Neighbours, Protect
-from dpflbench.judges.residuals import ALARM, Tested
+from dpflbench.privacy.residuals import ALARM, Tested
 
 NEAR = 1e-6  # of a sensitivity, or of the longest coordinate: float32 rounds by less
 FEW = 8  # coordinates that show no scale

@@ -1,1 +1,1 @@
-"""What it costs: sensitivity, Gaussian DP, the ledger. Float64 on the host throughout."""
+"""What it costs: sensitivity, Gaussian DP, the ledger, and whether noise is what that says. Float64 on the host."""

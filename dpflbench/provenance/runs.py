@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from dpflbench.catalogue import Part
 
 ENTRY = ("dpflbench.execution.attempt", "execute")
-# Times, machine and what client code left behind: in a record, but no part of its result
+# Times, machine, what client code left behind and how noise looked: in a record, but no part of its result
 MEASURES = (
     "dpflbench.execution.outcome.measured",
     "dpflbench.federation.leftovers.inventory",
     "dpflbench.federation.leftovers.survivors",
+    "dpflbench.privacy.residuals.examine",
 )
 PIECES = ("selector", "aggregator", "transform")  # of an algorithm
 

@@ -10,7 +10,7 @@ import torch
 
 from dpflbench.draws import Draws, Law
 from dpflbench.interfaces import Accountant, Floats
-from dpflbench.judges.residuals import Tape, examine, excess, excess_table, shadowed
+from dpflbench.privacy.residuals import Tape, examine, excess, excess_table, shadowed
 from dpflbench.testing.rules import attempt, refuse
 
 CALLS, CLIENTS, WIDTH = 30, 40, 250  # 300,000 draws: noise at 0.99 of its scale is seen

@@ -17,8 +17,9 @@ pairs      products of messages with each other: one noise for two rounds, its n
 twins      equal patterns of signs among all messages: one pair among a hundred thousand that shares its noise
 lags       products of noise with itself further on: a generator that repeats, antithetic coordinates
 
-Honest noise raises an alarm once in a million audits (ALARM, shared out over all tests by Bonferroni). What a hostile
-mechanism draws only when nobody looks is not seen here.
+Honest noise raises an alarm once in a million audits (ALARM, shared out over all tests by Bonferroni). `audit`, `check`
+and `verify --replay` look here, and every run whose mechanism is not built in. What a hostile mechanism draws only when
+nobody looks is not seen.
 """
 
 import math
@@ -36,6 +37,7 @@ from dpflbench.interfaces import Floats, Mechanism
 
 ALARM = 1e-6  # how often honest noise is accused
 LIMIT = 4_000_000  # residuals kept; more see less than a thousandth of the scale
+SAMPLE = 200_000  # of a run under way: a hundredth of the scale
 ROWS = 2000  # messages whose products with each other are formed
 MOST = 40.0  # E beyond this is counted as this: once in 10^17
 
@@ -45,6 +47,7 @@ class Tape:
     """What a shadowed mechanism was given and gave, call by call."""
 
     wanted: Callable[[int], bool] = lambda call: True  # which calls to keep: a sample of rounds
+    limit: int = LIMIT
     calls: int = 0
     size: int = 0
     kept: list[tuple[int, Floats, Floats, Floats]] = field(default_factory=list)  # call, value, residual, scale
@@ -52,7 +55,7 @@ class Tape:
     def keep(self, value: Floats, scale: Floats, out: Floats) -> None:
         """Note one call; residuals in units of the scale."""
         call, self.calls = self.calls, self.calls + 1
-        if self.wanted(call) and self.size < LIMIT:
+        if self.wanted(call) and self.size < self.limit:
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
                 self.kept.append((call, value, (out - value) / scale[:, None], scale))
             self.size += value.size
