@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-ray browser bench board clean help
+.PHONY: demo test test-ray test-lowest release-check browser bench board clean help
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/'
 
@@ -36,6 +36,21 @@ test: .venv/.dev      ## ruff, mypy --strict, pytest
 test-ray: .venv/.ray  ## a suite on a real two-node Ray cluster on this machine, one node lost in the middle
 	DPFLBENCH_TEST_RAY=1 RAY_USAGE_STATS_ENABLED=0 $(BIN)/python -m pytest tests/test_ray.py
 
+# what each library is used for: YAML, tables, figures, data frames, locks, convex programmes, accountants, features
+LOWEST := test_suite test_schema test_store test_locks test_bcs_solver test_api test_accountants test_report_tables \
+          test_report_figures test_features
+.venv-lowest/.done: pyproject.toml constraints-lowest.txt
+	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e . pytest hypothesis
+	@touch $@
+
+test-lowest: .venv-lowest/.done  ## the lowest versions of all dependencies, in an environment of their own: a suite and some tests
+	.venv-lowest/bin/dpflbench run smoke --quiet --out $$(mktemp -d)
+	.venv-lowest/bin/python -m pytest -o addopts= -q $(LOWEST:%=tests/%.py)
+
+release-check: .venv/.dev  ## wheel and sdist, tried in a new environment and an empty folder
+	DPFLBENCH_TEST_RELEASE=1 $(BIN)/python -m pytest tests/test_release.py
+
 browser:         ## chromium and its driver for the tests of the HTML page, on Debian and as root; without them those are skipped
 	apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium chromium-driver
 
@@ -46,4 +61,4 @@ board: .venv/.base    ## the board of submitted bundles and committed reports, i
 	$(BIN)/dpflbench board board/*.tar.xz reports/heterogeneity reports/lending reports/mnist --out site
 
 clean:           ## remove what make created
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache dist
+	rm -rf .venv .venv-lowest .mypy_cache .ruff_cache .pytest_cache dist

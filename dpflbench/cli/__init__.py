@@ -24,7 +24,7 @@ COMMANDS = {
     "status": ("status", "Show what is done, what failed and why, and what is running at this moment."),
     "clean": ("clean", "Remove what a results folder can do without."),
     "plan": ("plan", "Show the runs of a suite, their noise and their privacy cost; train nothing."),
-    "suites": ("suites", "List the suites that come with dpflbench, or copy one."),
+    "suites": ("suites", "List the suites that come with dpflbench, copy one, or write their schema for an editor."),
     "list": ("list_parts", "List installed parts, their parameters and who supplied them."),
     "report": ("report", "Turn records into tables, figures and one HTML page."),
     "figure": ("figure", "Draw one figure for a paper: its width, font and algorithms."),
@@ -49,7 +49,11 @@ EXAMPLES = {
     "status": ("dpflbench status results/heterogeneity",),
     "clean": ("dpflbench clean results/heterogeneity --dry-run",),
     "plan": ("dpflbench plan heterogeneity", "dpflbench plan my-suite.yaml --set federation.rounds=50"),
-    "suites": ("dpflbench suites", "dpflbench suites copy heterogeneity mine.yaml"),
+    "suites": (
+        "dpflbench suites",
+        "dpflbench suites copy heterogeneity mine.yaml",
+        "dpflbench suites schema suite.schema.json",
+    ),
     "list": ("dpflbench list", "dpflbench list algorithms"),
     "report": (
         "dpflbench report results/heterogeneity",

@@ -1,7 +1,6 @@
 """`dpflbench list`: every part of every plugin, what it is, its parameters with their values, and who supplied it."""
 
 import inspect
-import re
 import shutil
 import textwrap
 import types
@@ -16,7 +15,7 @@ from dpflbench.cli.options import Without
 from dpflbench.cli.output import printable
 from dpflbench.errors import DpflbenchError
 from dpflbench.hookspecs import KINDS
-from dpflbench.schema import NAMES, parameters, suggest
+from dpflbench.schema import NAMES, description, parameters, suggest
 
 
 def list_parts(
@@ -54,15 +53,6 @@ def _lines(part: Part, width: int) -> list[str]:
     for text in filter(None, texts):
         lines += textwrap.wrap(printable(text), width, initial_indent="      ", subsequent_indent="      ")
     return lines
-
-
-def description(factory: Any) -> str:
-    """The first sentence of a factory's docstring; nothing where it has none of its own."""
-    own = factory.__doc__ if inspect.isroutine(factory) or inspect.isclass(factory) else type(factory).__doc__
-    paragraph = " ".join(inspect.cleandoc(own or "").partition("\n\n")[0].split())
-    if paragraph.startswith(f"{getattr(factory, '__name__', '')}("):  # what a dataclass is given
-        return ""
-    return re.split(r"(?<=\.) (?=[A-Z`])", paragraph)[0]
 
 
 def _parameters(factory: Any) -> str:

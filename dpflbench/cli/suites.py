@@ -1,5 +1,8 @@
-"""`dpflbench suites`: the suites that come with the package; `suites copy NAME` makes a file of one, to be edited."""
+"""`dpflbench suites`: the suites that come with the package; `suites copy NAME` makes a file of one, to be edited, and
+`suites schema` what an editor needs for that.
+"""
 
+import json
 import shutil
 import textwrap
 from pathlib import Path
@@ -14,10 +17,11 @@ from dpflbench.cli.output import say
 from dpflbench.errors import DpflbenchError
 from dpflbench.planning import count_runs
 from dpflbench.results.store import write_atomically, writing
+from dpflbench.suite_json_schema import json_schema
 from dpflbench.suite_reading import load as load_suite
 
 app = typer.Typer(
-    help="List the suites that come with dpflbench, or copy one.",
+    help="List the suites that come with dpflbench, copy one, or write their schema for an editor.",
     invoke_without_command=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -56,3 +60,22 @@ def copy(
     with writing(target):
         write_atomically(target, text)
     say(f"{target}: edit it, then `dpflbench plan {target}` and `dpflbench run {target}`")
+
+
+@app.command("schema")
+def schema(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="Where to write it.  [default: to standard output]")
+    ] = None,
+    without: Without = None,
+) -> None:
+    """Write the JSON Schema of suites, with every installed part: editors complete and check suites by it. A suite
+    names it in its first line: # yaml-language-server: $schema=suite.schema.json
+    """
+    text = json.dumps(json_schema(load(without or ())), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    if file is None:
+        typer.echo(text, nl=False)
+        return
+    with writing(file):
+        write_atomically(file, text)
+    say(f"{file}: name it in the first line of a suite: # yaml-language-server: $schema={file}")
