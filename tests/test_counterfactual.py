@@ -1,6 +1,7 @@
 """Counterfactual runs: the same plan and weights without noise, or without clip too; never private, never ranked."""
 
 import csv
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -18,8 +19,11 @@ from dpflbench.execution.attempt import execute
 from dpflbench.execution.cleaning import leftovers
 from dpflbench.execution.executors import in_this_process
 from dpflbench.execution.stopping import Stop
+from dpflbench.report.charts.draw import draw
 from dpflbench.report.charts.why import gap_charts
+from dpflbench.report.latex_layout import parts
 from dpflbench.report.tables.gap_parts import gap_parts_table, splits
+from dpflbench.report.tables.table import Item
 from dpflbench.report.view import view
 from dpflbench.report.write import summary_table, write_report
 from dpflbench.results.cells import Results
@@ -161,8 +165,21 @@ def test_the_table_splits_a_gap_by_hand():
     (row,) = table.rows
     assert table.header[2] == "gap to FedSGD"
     assert [item.value for item in row[2:6]] == pytest.approx([18.0, 1 - 1 / 3, 3.0, 14 + 1 / 3])
-    assert row[3].text == "+0.67 (−0.77 to +2.10)"  # Student's t of 1, 1, 0
+    assert row[3].text == "0.67 (−0.77 to 2.10)"  # Student's t of 1, 1, 0
     assert gap_parts_table(view(make_results(("FedSGD", "DPSGD"), seeds=3))) is None
+
+
+def test_small_costs_have_the_decimals_of_large_ones_and_their_intervals_fit_a_page_of_latex():
+    whole = synthetic()
+    less = {
+        run: {**found, "noise_and_clip": replace(found["noise"], final={"utility_global": value})}
+        for (run, found), value in zip(whole.counterfactuals.items(), (91.99, 92.07, 92.17), strict=True)
+    }
+    table = gap_parts_table(view(replace(whole, counterfactuals=less)))
+    assert table.rows[0][3].text == "0.02 (−0.01 to 0.05)"
+    long = tuple(Item(text) for text in ("gaussian, ε max 6", "PRIVATEFL-BCS", *["−69.28 (−65.40 to −73.16)"] * 4, "8"))
+    ((_, fit),) = parts(replace(table, rows=(long,)))
+    assert fit.wrapped == {}
 
 
 def test_a_counterfactual_that_diverged_is_named_below_the_table():
@@ -185,6 +202,8 @@ def test_the_bars_of_a_gap_are_stacked_from_zero_and_end_at_the_gap(tmp_path):
         (pytest.approx(11 / 3), pytest.approx(18.0)),
     ]
     assert panel.marks[0].x == pytest.approx(18.0)
+    edges = re.findall(r'class="e" fill-opacity="([\d.]+)"', draw(chart, {}, 320)[0].body)
+    assert edges == ["1", "0.55", "0.2"]
     write_report(synthetic(), tmp_path)
     for kind in ("svg", "png", "pdf"):
         assert (tmp_path / "figures" / f"gap-parts.{kind}").is_file()

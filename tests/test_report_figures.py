@@ -99,6 +99,11 @@ def test_the_winner_map_names_the_best_and_its_lead():
     assert panel.squares[0].text == ("DPFL-BCS", "86.05", "lead 2.00 (n.s.)")
 
 
+def test_a_narrow_lead_has_the_decimals_of_a_wide_one():
+    results = make_results(("DPSGD", "WeiAvg"), 2, AXES, utility=lambda a, s, w: 80 + 0.0438 * (a == "DPSGD") + s)
+    assert winner_chart(view(results)).panels[0].squares[0].text == ("DPSGD", "80.54", "lead 0.04 (n.s.)")
+
+
 def test_the_winner_map_of_errors_names_the_lowest():
     chart = winner_chart(view(make_results(ALGORITHMS, seeds=2, axes=AXES, metric=MSE)))
     assert {s.name for s in chart.panels[0].squares} == {"DPSGD"}
@@ -193,6 +198,20 @@ def test_selection_shows_the_last_estimate_against_the_uses():
     assert selection_chart(view(make_results(("DPSGD",), seeds=1))).panels == ()
 
 
+def test_selection_shows_the_column_in_which_something_was_estimated_and_says_where_nothing_was():
+    results = make_results(("DPFL-BCS",), seeds=1, axes={"privacy.epsilon.high": [1, 3, 6]})
+    for record in results.records.values():
+        high = record.config["privacy"]["epsilon"]["high"]
+        record.notes.append({"heterogeneity": np.arange(12.0) * (high == 3)})
+    (panel,) = selection_chart(view(results)).panels
+    assert panel.title == "DPFL-BCS: ε max 3"
+    for record in results.records.values():
+        record.notes[0]["heterogeneity"][:] = 0
+    chart = selection_chart(view(results))
+    assert chart.panels == ()
+    assert chart.caption.endswith("so that budgets alone decide: DPFL-BCS: ε max 1.")
+
+
 def test_time_is_the_median_of_warm_rounds_in_every_setting():
     results = make_results(("DPSGD",), seeds=3, axes={"privacy.epsilon.high": [1, 6]})
     for record in results.records.values():
@@ -257,8 +276,9 @@ def test_all_colours_have_a_contrast_of_three_to_one():
         assert (luminance(look.dark) + 0.05) / (luminance(dark) + 0.05) > 3, look
         assert look.marker in MARKERS
     style = (Path(dpflbench.report.__file__).parent / "charts" / "chart.css").read_text()
-    for kind in ("l", "w", "m"):  # lines, intervals and signs are as dark as their colour
+    for kind in ("l", "w", "m", "e"):  # lines, intervals, signs and the edges of bars are as dark as their colour
         assert "opacity" not in re.search(rf"^\.{kind} {{.*$", style, re.MULTILINE)[0]
+    assert "stroke: currentColor" in re.search(r"^\.e {.*$", style, re.MULTILINE)[0]
 
 
 # ---------------------------------------------------------------- drawing

@@ -125,16 +125,20 @@ def test_the_headline_says_for_whom():
         )
     (line,) = headline(view(results))
     assert line.sentences[2] == (
-        "For whom: the third of clients with the strictest budgets gains +0.50 points over DPSGD on its data, the "
-        "middle third +1.00, the loosest +3.00; of all participations the strictest third has 10 %, the loosest 60 %."
+        "For whom: the third of clients with the strictest budgets gains 0.50 points against DPSGD on its data, "
+        "the middle third 1.00, the loosest 3.00; of all participations the strictest third has 10 %, the loosest 60 %."
     )
+    for record in results.records.values():
+        record.clients["utility_shared"][1] -= 2 * (record.algorithm == "WeiAvg")
+    (line,) = headline(view(results))
+    assert "gains 0.50 points against DPSGD on its data, the middle third loses 1.00, the loosest 3.00;" in line.text
 
 
 def test_a_gain_in_an_error_is_a_fall():
     results = make_results(("DPSGD", "WeiAvg"), seeds=2, metric=MSE, utility=lambda a, s, w: 20.0 - len(a) + s)
     (line,) = headline(view(results))
     assert "WeiAvg leads, 1.00 in mse better than DPSGD" in line.text
-    assert "gains +1.00 in mse over DPSGD" in line.text
+    assert "gains 1.00 in mse against DPSGD" in line.text
 
 
 # ---------------------------------------------------------------- chance
@@ -265,3 +269,9 @@ def test_why_stands_in_the_headline_where_every_run_has_its_two_numbers():
         record.facts.update({"noise_efficiency": efficiency, "data_coverage": coverage})
     texts = [line.text for line in headline(view(results))]
     assert any("Why: noise efficiency 0.97 against 0.34, data coverage 0.60 against 0.66." in text for text in texts)
+    for record in results.records.values():
+        if record.algorithm == "DPFL-BCS":
+            record.facts.update({"noise_efficiency": 0.0497, "data_coverage": 0.6604})
+    (text,) = (line.text for line in headline(view(results)))
+    said = "Why is not in the two numbers: noise efficiency 0.0497 against 0.34, data coverage 0.66 against 0.66."
+    assert said in text  # less of both, as far as one sees

@@ -324,6 +324,13 @@ def test_the_page_prints_whole(browser, page):
     assert on_screen == ["block", "block"]
     assert on_paper == ["none", "none"]  # thousands of record rows are for the screen
     assert below == ["none", "block"]
+    browser.devtools("Emulation.setEmulatedMedia", media="print")
+    kept = browser.run(
+        "const g = (at, what) => getComputedStyle(document.querySelector(at))[what];"
+        "return [g('figure', 'breakInside'), g('.panels', 'display'), g('h2', 'breakAfter'), g('thead', 'breakInside')]"
+    )
+    browser.devtools("Emulation.setEmulatedMedia", media="")
+    assert kept == ["avoid", "block", "avoid", "avoid"]  # no heading alone below, none missing above
 
 
 def test_a_hostile_name_is_shown_and_does_not_run(browser, tmp_path):

@@ -148,6 +148,14 @@ def test_the_page_says_when_where_from_what_and_how(tmp_path):
     }
 
 
+def test_the_command_asks_for_the_runs_that_explain_others_if_there_are_some():
+    results = make_results(("FedSGD", "DPSGD"), seeds=1)
+    run = next(k for k, r in results.records.items() if r.private)
+    more = replace(results, counterfactuals={run: {"noise": replace(results.records[run], private=False)}})
+    assert "--why" not in page_of(results).split("<main>")[0]
+    assert "<dd>dpflbench run suite.yaml --device cpu --why</dd>" in page_of(more)
+
+
 def test_the_suite_of_a_page_can_be_run(tmp_path, catalogue):
     overrides = ["axes={privacy.mechanism: [gaussian, laplace], privacy.epsilon.high: [1, 6]}", "seeds=2"]
     manifest = plan_suite(load(SUITES / "smoke.yaml", overrides), catalogue, None).manifest

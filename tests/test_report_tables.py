@@ -472,6 +472,20 @@ def test_long_captions_are_whole_in_every_form():
         assert "of the private runs with the same seed." in text
 
 
+def test_figures_stand_level_in_the_terminal_whatever_signs_follow():
+    column = [
+        Item("81.62", 81.62, bold=True),
+        Item("9.50", 9.5, mark="≈"),
+        Item("impossible", mark="[1]"),
+        Item("69.14", 69.14),
+    ]
+    table = Table(key="k", title="T", header=("name", "b"), rows=tuple((Item("row"), item) for item in column))
+    lines = as_text(table).splitlines()[-4:]
+    assert len({line.index(".") for line in lines if "." in line}) == 1
+    assert lines[2].endswith("impossible [1]")
+    assert lines[3].endswith("69.14")
+
+
 def test_a_wide_table_is_split_for_the_terminal_with_its_row_names():
     row = (Item("row"), *(Item(digit * 20) for digit in "123"))
     table = Table(key="k", title="T", header=("name", *"bcd"), rows=(row,))

@@ -17,6 +17,8 @@ from dpflbench.forecast import forecast
 from dpflbench.judges.explanation import check_explanation
 from dpflbench.judges.recount import rules_of
 from dpflbench.planning import make_run
+from dpflbench.report.charts.draw import axes, legend
+from dpflbench.report.charts.looks import looks
 from dpflbench.report.charts.why import why_chart
 from dpflbench.report.export import cells_csv, summary_csv
 from dpflbench.report.tables.why import EFFICIENCY, why_table
@@ -160,6 +162,19 @@ def test_the_figure_draws_the_limit_and_the_best_algorithm_largest():
     assert max(panel.series, key=lambda s: s.size).name == "WeiAvg"
     (panel,) = why_chart(view(explained(laplace=True))).panels
     assert panel.limits == ((1.0, False), (pytest.approx(0.05), True))
+
+
+def test_large_signs_stay_inside_the_frame_and_the_legend_has_signs_without_lines():
+    chart = why_chart(view(explained()))
+    ((x, y),) = axes(chart)
+    (panel,) = chart.panels
+    across, up = x.scale(0, 100), y.scale(100, 0)
+    for series in panel.series:
+        assert 9 < across(series.x[0]) < 91
+        assert 9 < up(series.y[0]) < 91
+    keys = legend(chart, looks(view(explained())))
+    assert [name for _, name, _ in keys] == ["DPSGD", "WeiAvg", "PFA"]
+    assert not any('class="l"' in key for key, _, _ in keys)
 
 
 def test_the_figure_says_for_whom_a_plain_mean_stands_in():

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpflbench.report.comparison import Difference, across, best, differences, ranked, role
-from dpflbench.report.labels import axis_value, clean, coordinates, listing, number, p_equals, p_value, short, signed
+from dpflbench.report.labels import axis_value, clean, coordinates, listing, number, p_equals, p_value, short
 from dpflbench.report.statistics import LEVEL, smallest_p
 from dpflbench.report.tables.who_pays import payment
+from dpflbench.report.tables.why import share_text
 from dpflbench.report.view import AT_CHANCE, UNFINISHED, Column, View
 from dpflbench.results.record import Metric
 
@@ -141,8 +142,10 @@ def _footing(against: Difference, comparisons: int, sign: float, digits: int) ->
 
 
 def _why(view: View, columns: Sequence[Column], first: str, second: str) -> list[str]:
-    """Noise efficiency and data coverage of the two, as means over columns; nothing where a run has none."""
-    told = []
+    """Noise efficiency and data coverage of the two, as means over columns, and whether they explain anything; nothing
+    where a run has none.
+    """
+    told, more = [], False
     for key in ("noise_efficiency", "data_coverage"):
         means = []
         for name in (first, second):
@@ -151,8 +154,11 @@ def _why(view: View, columns: Sequence[Column], first: str, second: str) -> list
             if not values or not all(isinstance(v, float) and math.isfinite(v) for v in values):
                 return []
             means.append(float(np.mean([v for v in values if isinstance(v, float)])))
-        told.append(f"{means[0]:.2f} against {means[1]:.2f}")
-    return [f"Why: noise efficiency {told[0]}, data coverage {told[1]}."]
+        ours, theirs = map(share_text, means)
+        told.append(f"{ours} against {theirs}")
+        more = more or (means[0] > means[1] and ours != theirs)
+    numbers = f"noise efficiency {told[0]}, data coverage {told[1]}"
+    return [f"Why: {numbers}." if more else f"Why is not in the two numbers: {numbers}."]
 
 
 def _for_whom(view: View, columns: Sequence[Column], first: str, second: str) -> list[str]:
@@ -170,12 +176,19 @@ def _for_whom(view: View, columns: Sequence[Column], first: str, second: str) ->
     if not np.all(np.isfinite(gain)):
         return []
     digits = view.digits(columns[0])
-    strict, middle, loose = (signed(float(g), digits) for g in gain)
+    strict, middle, loose = (
+        f"{_verb(g) if i == 0 or _verb(g) != _verb(gain[0]) else ''} {number(abs(g), digits)}".strip()
+        for i, g in enumerate(map(float, gain))
+    )
     takes = ""
     if np.all(np.isfinite(share)):
         takes = f"; of all participations the strictest third has {share[0]:.0f} %, the loosest {share[2]:.0f} %"
     unit = _unit(view.metrics[columns[0].key])
     return [
-        f"For whom: the third of clients with the strictest budgets gains {strict} {unit} over {short(second)} on its "
-        f"data, the middle third {middle}, the loosest {loose}{takes}."
+        f"For whom: the third of clients with the strictest budgets {strict} {unit} against {short(second)} on "
+        f"its data, the middle third {middle}, the loosest {loose}{takes}."
     ]
+
+
+def _verb(gain: float) -> str:
+    return "loses" if gain < 0 else "gains"

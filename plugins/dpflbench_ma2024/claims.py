@@ -167,12 +167,12 @@ def budgets_help_some(view: View) -> Verdict:
         winners = [n for n in ("DPFL-BCS", "WeiAvg", "PFA") if n in gains]
         found += [_compared(gains[n], f"{n}, {title}: gains") for n in winners]
         if winners:
-            half = sum(gains[n].mean for n in winners) / len(winners) / 2
+            half, digits = sum(gains[n].mean for n in winners) / len(winners) / 2, view.digits(low)
             found += [
                 Trial(
                     gains[n].mean < half,
-                    f"{n}, {title}: gains {labels.signed(gains[n].mean)}, half of the others' mean is "
-                    f"{labels.signed(half)}",
+                    f"{n}, {title}: gains {labels.signed(gains[n].mean, digits)}, half of the others' mean is "
+                    f"{labels.signed(half, digits)}",
                     _sure(gains[n]),
                 )
                 for n in ("PRIVATEFL", *BASELINES)
@@ -193,7 +193,7 @@ def skew_hurts(view: View) -> Verdict:
         for baseline in BASELINES:
             lead = _gain(view, low, "DPFL-BCS", baseline)
             if lead is not None and view.metrics[low.key].unit == "%":
-                words = f"DPFL-BCS, {low.title}: {labels.signed(lead.mean)} points over {baseline}"
+                words = f"DPFL-BCS, {low.title}: {labels.signed(lead.mean, 2)} points over {baseline}"
                 found.append(Trial(30 <= lead.mean <= 40, words, _sure(lead)))
             found += [
                 _compared(gain, f"{n}, {low.title}: over {baseline}", wanted=False)

@@ -86,16 +86,20 @@ def table_1(view: View) -> Table | None:
             if pair is None or group is None:
                 continue
             used.append(column)
-            gap = group.mean - pair[0]
-            ours = labels.mean_std(group.mean, group.std) if group.values else "; ".join({e.status for e in group.gaps})
+            gap, digits = group.mean - pair[0], view.digits(column)
+            ours = (
+                labels.mean_std(group.mean, group.std, digits)
+                if group.values
+                else "; ".join({e.status for e in group.gaps})
+            )
             rows.append(
                 (
                     Item(column.title),
                     Item(algorithm),
                     Item(labels.metric_label(view.metrics[column.key])),
-                    Item(labels.mean_std(*pair), pair[0]),
+                    Item(labels.mean_std(pair[0], pair[1], digits), pair[0]),
                     Item(ours, group.mean),
-                    change(gap),
+                    change(gap, digits),
                 )
             )
     if not rows:

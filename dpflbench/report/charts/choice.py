@@ -1,6 +1,6 @@
 """What all charts share: which columns they show, and when an axis is logarithmic."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,15 @@ def name_of(value: Any) -> str:
     return str(value.get("name") or value.get("kind") or "") if isinstance(value, dict) else str(value)
 
 
-def representatives(view: View) -> list[Column]:
-    """The first column with a result, of each mechanism and data set."""
+def representatives(view: View, most: Callable[[Column], float] = lambda _: 0.0) -> list[Column]:
+    """One column with a result of each mechanism and data set: that with most of something, of equals the first."""
     filled = {g.column.key for g in view.filled}
-    found: dict[tuple[str, ...], Column] = {}
+    found: dict[tuple[str, ...], list[Column]] = {}
     for column in view.columns:
         if column.key in filled:
             kind = tuple(name_of(view.lookup(column, path)) for path in ("privacy.mechanism", "task.dataset"))
-            found.setdefault(kind, column)
-    return list(found.values())
+            found.setdefault(kind, []).append(column)
+    return [max(columns, key=most) for columns in found.values()]
 
 
 def panel_title(column: Column, view: View) -> str:

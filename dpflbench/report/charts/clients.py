@@ -56,31 +56,46 @@ def participation_chart(view: View) -> Chart:
 
 
 def selection_chart(view: View) -> Chart:
-    """Estimated heterogeneity of each client against its participations, for algorithms that record an estimate."""
-    panels = []
-    for column in representatives(view):
-        for group in view.in_column(column):
-            for record in group.records[:1]:
-                estimates = [n["heterogeneity"] for n in record.notes if isinstance(n.get("heterogeneity"), np.ndarray)]
-                if estimates and {"uses", "epsilon"} <= record.clients.keys():
-                    series = _thirds_of_clients(group.algorithm, record, np.asarray(estimates[-1], dtype=np.float64))
-                    panels.append(
-                        Plane(
-                            title=titled([group.algorithm], column, view),
-                            x_label="estimated Γ (largest = 1)",
-                            y_label="participations",
-                            series=series,
-                        )
-                    )
+    """Estimated heterogeneity of each client against its participations, for algorithms that record an estimate; where
+    all estimates are 0 there is nothing to be seen but budgets.
+    """
+    panels, nothing = [], []
+
+    def told(column: Column) -> float:
+        return float(sum(np.count_nonzero(gamma) for _, _, gamma in _estimated(view, column)))
+
+    for column in representatives(view, told):
+        for name, record, gamma in _estimated(view, column):
+            title = titled([name], column, view)
+            if not gamma.any():
+                nothing.append(title)
+                continue
+            series = _thirds_of_clients(name, record, gamma)
+            panels.append(
+                Plane(title=title, x_label="estimated Γ (largest = 1)", y_label="participations", series=series)
+            )
+    rest = f" Every estimate is 0, so that budgets alone decide: {'; '.join(nothing)}." if nothing else ""
     return Chart(
         key="selection",
         title="Estimated heterogeneity against participations",
-        caption=f"One point a client, {WHICH}; Γ is estimated from noisy losses. Signs: the thirds of clients by "
-        "budget, for a client is chosen by both.",
+        caption="One point a client, first seed; of each mechanism and data set, where most estimates are above 0. "
+        "Γ is estimated from noisy losses. Signs: the thirds of clients by budget, for a client is chosen by both."
+        + rest,
         panels=tuple(panels[:MAX_PANELS]),
         legend=False,
         signs=SIGNS,
     )
+
+
+def _estimated(view: View, column: Column) -> list[tuple[str, Record, Floats]]:
+    """Algorithms of a column with the record of their first seed and what they estimated last of every client."""
+    found = []
+    for group in view.in_column(column):
+        for record in group.records[:1]:
+            estimates = [n["heterogeneity"] for n in record.notes if isinstance(n.get("heterogeneity"), np.ndarray)]
+            if estimates and {"uses", "epsilon"} <= record.clients.keys():
+                found.append((group.algorithm, record, np.asarray(estimates[-1], dtype=np.float64)))
+    return found
 
 
 def _thirds_of_clients(name: str, record: Record, gamma: Floats) -> tuple[Series, ...]:
@@ -137,14 +152,14 @@ def who_pays_charts(view: View) -> list[Chart]:
 
 def _differences(title: str, view: View, column: Column, here: list[Payment]) -> Lanes:
     """A lane for each algorithm with what the loosest third has more than the strictest."""
-    marks, names, metric = [], with_results(view), view.metrics[column.key]
+    marks, names, metric, digits = [], with_results(view), view.metrics[column.key], view.digits(column)
     for payment in here:
         lane = names.index(payment.group.algorithm)
         p = paired(payment.gaps)
         if math.isfinite(p.mean):
             low, high = (None, None) if math.isnan(p.low) else (p.low, p.high)
-            interval = "" if low is None else f" ({labels.span(p.low, p.high)})"
-            hint = f"{labels.short(payment.group.algorithm)}, {BETWEEN}: {labels.signed(p.mean)}{interval}"
+            interval = "" if low is None else f" ({labels.span(p.low, p.high, digits)})"
+            hint = f"{labels.short(payment.group.algorithm)}, {BETWEEN}: {labels.signed(p.mean, digits)}{interval}"
             marks.append(Mark(lane=lane, x=p.mean, marker="diamond", hint=hint, low=low, high=high))
     x_label = f"Δ {labels.metric_label(metric).removesuffix(labels.arrow(metric)).strip()}"
     return Lanes(title=title, x_label=x_label, names=names, marks=tuple(marks), zero=True)
@@ -153,7 +168,7 @@ def _differences(title: str, view: View, column: Column, here: list[Payment]) ->
 def _thirds(title: str, x_label: str, values: Mapping[str, tuple[float, float, float]]) -> Lanes:
     """A lane for each algorithm with a sign for each third of the clients."""
     marks = tuple(
-        Mark(lane=lane, x=x, marker=sign, hint=f"{labels.short(name)}, {tier}: {labels.number(x)}")
+        Mark(lane=lane, x=x, marker=sign, hint=f"{labels.short(name)}, {tier}: {labels.number(x, 2)} %")
         for lane, (name, three) in enumerate(values.items())
         for x, sign, tier in zip(three, TIER_SIGNS, TIERS, strict=True)
         if math.isfinite(x)

@@ -99,8 +99,8 @@ def _ends(view: View, axis: str, columns: list[Column]) -> tuple[list[Column], F
     return order, x, {name: ends for name, ends in found.items() if np.any(np.isfinite(ends[:, 0]))}
 
 
-def _hint(axis: str, name: str, x: float, mean: float, std: float) -> str:
-    return f"{labels.axis(axis)} {labels.axis_value(x)}: {labels.short(name)} {labels.mean_std(mean, std)}"
+def _hint(axis: str, name: str, x: float, mean: float, std: float, digits: int) -> str:
+    return f"{labels.axis(axis)} {labels.axis_value(x)}: {labels.short(name)} {labels.mean_std(mean, std, digits)}"
 
 
 def _sweep(view: View, axis: str, title: str, columns: list[Column]) -> Plane | None:
@@ -108,7 +108,7 @@ def _sweep(view: View, axis: str, title: str, columns: list[Column]) -> Plane | 
     series = []
     for name, ends in found.items():
         y, spread = ends.T
-        hints = tuple(_hint(axis, name, *point) for point in zip(x, y, spread, strict=True))
+        hints = tuple(_hint(axis, name, *point, view.digits(order[0])) for point in zip(x, y, spread, strict=True))
         series.append(Series(name=name, x=x, y=y, low=y - spread, high=y + spread, markers=True, hints=hints))
     log = bool(x.min() > 0 and x.max() >= DECADE * x.min())
     return _plane(view, order[0], title, labels.axis(axis), series, log) if series else None
@@ -126,7 +126,7 @@ def _pairs(view: View, axis: str, title: str, columns: list[Column]) -> Lanes | 
             lane=names.index(name),
             x=mean,
             marker=PAIR[every.index(at)],
-            hint=_hint(axis, name, at, mean, std),
+            hint=_hint(axis, name, at, mean, std, view.digits(order[0])),
             low=mean - std,
             high=mean + std,
         )
@@ -146,7 +146,8 @@ def time_chart(view: View) -> Chart:
             took = middle([run_seconds(r) for r in group.records])
             mean, std = _final(group)
             if math.isfinite(took) and math.isfinite(mean):
-                words = f"{labels.short(group.algorithm)}: {labels.mean_std(mean, std)} in {labels.number(took)} s"
+                end = labels.mean_std(mean, std, view.digits(column))
+                words = f"{labels.short(group.algorithm)}: {end} in {labels.number(took)} s"
                 x, y, low, high = (np.array([v]) for v in (took, mean, mean - std, mean + std))
                 series.append(
                     Series(name=group.algorithm, x=x, y=y, low=low, high=high, line=False, markers=True, hints=(words,))

@@ -17,6 +17,8 @@ from dpflbench.report.charts.frame import MARGIN, Axis, Drawn, Frame, Looks
 from dpflbench.report.charts.svg import LINE, SCREEN, TITLE, bar, coloured, dashes, path, sign, wrapped
 from dpflbench.report.labels import short
 
+LARGE = 0.12  # room on either side of large signs
+
 
 def _finite(parts: Iterable[Iterable[float] | None]) -> list[float]:
     return [float(v) for part in parts if part is not None for v in part if math.isfinite(float(v))]
@@ -29,7 +31,8 @@ def span(values: Sequence[float], log: bool = False, pad: float = 0.05) -> tuple
         return (0.1, 1.0) if log else (0.0, 1.0)
     low, high = min(known), max(known)
     if log:
-        return low / 1.15, high * 1.15
+        room = max(1.15, (high / low) ** pad)
+        return low / room, high * room
     room = (high - low) * pad or abs(high) * pad or 1.0
     return low - room, high + room
 
@@ -66,8 +69,9 @@ def axes(chart: Chart) -> list[tuple[Axis, Axis]]:
         return [out[name] for name in names]
 
     planes = [p for p in chart.panels if isinstance(p, Plane)]
-    x = shared([_x_of(p) for p in chart.panels], [p.x_label for p in chart.panels], 0.03 if planes else 0.05)
-    y = shared([_y_of(p) for p in chart.panels], [getattr(p, "y_label", "") for p in chart.panels], 0.05)
+    large = LARGE * any(s.size for p in planes for s in p.series)  # signs that would reach over the frame
+    x = shared([_x_of(p) for p in chart.panels], [p.x_label for p in chart.panels], large or 0.03 if planes else 0.05)
+    y = shared([_y_of(p) for p in chart.panels], [getattr(p, "y_label", "") for p in chart.panels], large or 0.05)
     return list(zip(x, y, strict=True))
 
 
@@ -105,11 +109,13 @@ def draw(chart: Chart, looks: Looks, wide: float, across: int = 0) -> list[Drawn
 
 def legend(chart: Chart, looks: Looks) -> list[tuple[str, str, str]]:
     """What colours, dashes and signs stand for: the key as SVG of 34 by 12, its words, and whose it is if anybody's."""
-    inside = {s.name for p in chart.panels if isinstance(p, Plane) for s in p.series}
+    inside: dict[str, bool] = {}  # whether a line has that name, or signs alone
+    for series in (s for p in chart.panels if isinstance(p, Plane) for s in p.series):
+        inside[series.name] = inside.get(series.name, False) or series.line
     out = []
     for name in (name for name in looks if chart.legend and name in inside):
         look = looks[name]
-        key = path("l", "M1,6H33", dashes(look)) + sign(look.marker, 17, 6, 3.4)
+        key = path("l", "M1,6H33", dashes(look)) * inside[name] + sign(look.marker, 17, 6, 3.4)
         out.append((coloured(look, key, name), short(name), name))
     out += [(bar(3, 31, 6, shade), meaning, "") for shade, meaning in chart.shades]
     return out + [(sign(marker, 17, 6, 4.0), meaning, "") for marker, meaning in chart.signs]

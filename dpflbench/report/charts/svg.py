@@ -124,10 +124,12 @@ def sign(marker: str, x: float, y: float, size: float, hint: str = "") -> str:
 
 
 def bar(left: float, right: float, y: float, shade: float, hint: str = "") -> str:
-    """A stretch around a height, in a shade of the colour it stands in."""
+    """A stretch around a height, in a shade of the colour it stands in and with an edge in all of it: light shades are
+    hard to see on paper.
+    """
     end = f"><title>{e(hint)}</title></path>" if hint else "/>"
     way = f"M{n(left)},{n(y - 5)}H{n(right)}V{n(y + 5)}H{n(left)}Z"
-    return f'<path class="m" fill-opacity="{shade:g}" d="{way}"{end}'
+    return f'<path class="e" fill-opacity="{shade:g}" d="{way}"{end}'
 
 
 def coloured(look: Look, body: str, name: str = "") -> str:

@@ -43,7 +43,7 @@ def _plane(view: View, column: Column, path: str, values: list[float]) -> Plane 
     for name in view.algorithms:
         here = view.tuned.get((column.key, name))
         if here is not None:
-            series += _series(here, path, values)
+            series += _series(here, path, values, view.digits(column))
     if not series:
         return None
     metric = view.metrics[column.key]
@@ -59,19 +59,19 @@ def _plane(view: View, column: Column, path: str, values: list[float]) -> Plane 
     )
 
 
-def _series(here: Tuned, path: str, values: list[float]) -> list[Series]:
+def _series(here: Tuned, path: str, values: list[float], digits: int) -> list[Series]:
     """A line over the grid, and a sign at what was chosen; nothing if no point ended well."""
     points = [(v, best) for v in values if (best := _best(here, path, v)) is not None]
     if not points:
         return []
-    line = _points(here, path, [trial for _, trial in points], 0.0)
-    return [line, _points(here, path, [here.chosen], CHOSEN)] if here.chosen is not None else [line]
+    line = _points(here, path, [trial for _, trial in points], 0.0, digits)
+    return [line, _points(here, path, [here.chosen], CHOSEN, digits)] if here.chosen is not None else [line]
 
 
-def _points(here: Tuned, path: str, trials: list[GridPoint], size: float) -> Series:
+def _points(here: Tuned, path: str, trials: list[GridPoint], size: float, digits: int) -> Series:
     y = np.array([trial.mean for trial in trials])
     spread = np.array([np.std(list(t.utilities.values()), ddof=1) if len(t.utilities) > 1 else 0.0 for t in trials])
-    hints = tuple(_hint(here, path, trial.values[path], trial.mean) for trial in trials)
+    hints = tuple(_hint(here, path, trial.values[path], labels.number(trial.mean, digits)) for trial in trials)
     x = np.array([float(trial.values[path]) for trial in trials])
     low, high = (None, None) if size else (y - spread, y + spread)
     name = here.algorithm
@@ -84,5 +84,5 @@ def _best(here: Tuned, path: str, value: float) -> GridPoint | None:
     return max(found, key=lambda t: t.mean if t.higher_is_better else -t.mean, default=None)
 
 
-def _hint(here: Tuned, path: str, value: Any, mean: float) -> str:
-    return f"{labels.axis(path)} {labels.axis_value(value)}: {labels.short(here.algorithm)} {labels.number(mean)}"
+def _hint(here: Tuned, path: str, value: Any, mean: str) -> str:
+    return f"{labels.axis(path)} {labels.axis_value(value)}: {labels.short(here.algorithm)} {mean}"

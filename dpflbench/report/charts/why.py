@@ -52,7 +52,7 @@ def _plane(view: View, column: Column, groups: list[Group]) -> Plane:
         x, y = (mean_of(group.records, key) for key in ("noise_efficiency", "data_coverage"))
         hint = (
             f"{labels.short(group.algorithm)}: efficiency {labels.number(x, 3)}, coverage {labels.number(y)}, "
-            f"utility {labels.mean_std(group.mean, group.std)}"
+            f"utility {labels.mean_std(group.mean, group.std, view.digits(column))}"
         )
         size = SMALL + (LARGE - SMALL) * (float(mean) - low) / wide
         series.append(
@@ -109,18 +109,18 @@ def _gap_chart(view: View, found: list[Split], mechanism: str) -> Chart:
 
 
 def _lanes(view: View, column: Column, here: list[Split], names: tuple[str, ...]) -> Lanes:
-    bars, marks = [], []
+    bars, marks, digits = [], [], view.digits(column)
     for split in here:
         lane, ends = names.index(split.group.algorithm), {True: 0.0, False: 0.0}
         for part, shade, values in zip(PARTS, SHADES, split.parts, strict=True):
             mean = float(values.mean())
             start = ends[mean > 0]
             ends[mean > 0] = end = start + mean
-            hint = f"{labels.short(split.group.algorithm)}, {part}: {labels.signed(mean)}"
+            hint = f"{labels.short(split.group.algorithm)}, {part}: {labels.number(mean, digits)}"
             bars.append(Bar(lane=lane, low=min(start, end), high=max(start, end), shade=shade, hint=hint))
         p = paired(split.gap)
         low, high = (None, None) if math.isnan(p.low) else (p.low, p.high)
-        hint = f"{labels.short(split.group.algorithm)}, gap: {labels.signed(p.mean)}"
+        hint = f"{labels.short(split.group.algorithm)}, gap: {labels.number(p.mean, digits)}"
         marks.append(Mark(lane=lane, x=p.mean, marker="diamond", hint=hint, low=low, high=high))
     metric = view.metrics[column.key]
     x_label = f"{labels.metric_label(metric).removesuffix(labels.arrow(metric)).strip()} lost"

@@ -25,14 +25,15 @@ def _square(view: View, at: Column, row: int, column: int) -> Square:
     if not order:
         why = view.left_out.get(at.key, "no private algorithm has a full result")
         return Square(row, column, "", ("at chance" if why == AT_CHANCE else "no result",), f"{where}: {why}")
-    first = order[0]
-    text = (labels.clean(first.algorithm, 24), labels.number(first.mean))
+    first, digits = order[0], view.digits(at)
+    text = (labels.clean(first.algorithm, 24), labels.number(first.mean, digits))
     if len(order) == 1:
         return Square(row, column, first.algorithm, text, f"{where}: {labels.short(first.algorithm)} alone")
     against = {d.algorithm: d for d in to_best(view, at)}[order[1].algorithm]
-    one, two = (f"{labels.short(g.algorithm)} {labels.mean_std(g.mean, g.std)}" for g in order[:2])
+    one, two = (f"{labels.short(g.algorithm)} {labels.mean_std(g.mean, g.std, digits)}" for g in order[:2])
     sure = f"{labels.p_equals(against.paired.p)}, Holm-corrected {labels.p_value(against.p_holm)}"
-    lead = f"lead {labels.number(abs(first.mean - order[1].mean))}{'' if against.significant else ' (n.s.)'}"
+    ahead = labels.number(abs(first.mean - order[1].mean), digits)
+    lead = f"lead {ahead}{'' if against.significant else ' (n.s.)'}"
     return Square(row, column, first.algorithm, (*text, lead), f"{where}: {one}, next {two}; {sure}")
 
 

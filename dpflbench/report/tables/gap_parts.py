@@ -68,7 +68,7 @@ def gap_parts_table(view: View) -> Table | None:
         return None
     rows = []
     for split in found:
-        shown = [_item(values) for values in (split.gap, *split.parts)]
+        shown = [_item(values, view.digits(split.group.column)) for values in (split.gap, *split.parts)]
         rows.append((Item(split.group.column.title), Item(split.group.algorithm), *shown, Item(str(len(split.gap)))))
     names = labels.listing([labels.short(n) for n in dict.fromkeys(s.reference for s in found)])
     common = view.common_metric
@@ -103,7 +103,8 @@ def _failures(view: View) -> list[str]:
     ]
 
 
-def _item(values: Floats) -> Item:
+def _item(values: Floats, digits: int) -> Item:
+    """A cost with its interval; no plus signs, which made four columns too wide for a page."""
     p = paired(values)
-    span = "" if math.isnan(p.low) else f" ({labels.span(p.low, p.high)})"
-    return Item(f"{labels.signed(p.mean)}{span}", p.mean)
+    mean, low, high = (labels.number(v, digits) for v in (p.mean, p.low, p.high))
+    return Item(mean if math.isnan(p.low) else f"{mean} ({low} to {high})", p.mean)

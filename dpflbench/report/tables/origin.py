@@ -70,6 +70,7 @@ def made(view: View) -> dict[str, str]:
     options += [f"--device {devices[0]}"] if len(devices) == 1 else []
     noise = [record.facts.get("noise") or {} for record in view.records.values()]
     keys = {labels.clean(n["key"], 128) for n in noise if n.get("origin") in ("drawn", "given")}
+    options += ["--why"] if view.counterfactuals and not view.report.why else []
     options += [f"--noise-key {key}" for key in keys if len(keys) == 1]  # pinned ones stand in the suite
     versions = list(dict.fromkeys(str((m.get("versions") or {}).get("dpflbench", "")) for m in measured))
     found = {

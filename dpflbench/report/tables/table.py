@@ -66,20 +66,19 @@ def as_text(table: Table, width: int | None = None) -> str:
     from tabulate import tabulate
 
     header = ["\n".join(clean(line) for line in title.split("\n")) for title in table.header]
-    rows = [[_marked(item, clean, ("", " *")) for item in row] for row in table.rows]
+    rows = _level([[_marked(item, clean, ("", " *")) for item in row] for row in table.rows], table)
     parts = []
     for chosen in _blocks(header, rows, table.labels, width):
         align = ["left" if i < table.labels else "right" for i in chosen]
-        parts += [
-            "",
-            tabulate(
-                [[row[i] for i in chosen] for row in rows],
-                headers=[header[i] for i in chosen],
-                tablefmt="simple",
-                disable_numparse=True,
-                colalign=align if rows else None,
-            ),
-        ]
+        block = tabulate(
+            [[row[i] for i in chosen] for row in rows],
+            headers=[header[i] for i in chosen],
+            tablefmt="simple",
+            disable_numparse=True,
+            preserve_whitespace=True,
+            colalign=align if rows else None,
+        )
+        parts += ["", *(line.rstrip() for line in block.splitlines())]
     return "\n".join(
         [
             wrapped(clean(table.title), width),
@@ -88,6 +87,17 @@ def as_text(table: Table, width: int | None = None) -> str:
             *(["", *(wrapped(clean(note, 2000), width) for note in table.notes)] if table.notes else []),
         ]
     )
+
+
+def _level(rows: list[list[str]], table: Table) -> list[list[str]]:
+    """Figures with room behind them where others of their column have a sign, so that all stand level."""
+    for i in range(table.labels, len(table.header)):
+        behind = [len(row[i]) - len(clean(items[i].text)) for row, items in zip(rows, table.rows, strict=True)]
+        figures = [items[i].value is not None for items in table.rows]
+        room = max((n for n, known in zip(behind, figures, strict=True) if known), default=0)
+        for row, n, known in zip(rows, behind, figures, strict=True):
+            row[i] += " " * (room - n) * known
+    return rows
 
 
 def wrapped(text: str, width: int | None) -> str:

@@ -41,8 +41,9 @@ def tuned_table(view: View) -> Table | None:
             continue
         gain = math.nan if own is None else best.mean - own.mean
         chosen = [Item(labels.axis_value(best.values[path]), mark=_edge(best, path, grid)) for path in grid]
-        shown = Item(labels.mean_std(best.mean, _spread(best)), best.mean)
-        rows.append((Item(where), Item(here.algorithm), *chosen, shown, change(gain)))
+        digits = view.digits(column)
+        shown = Item(labels.mean_std(best.mean, _spread(best), digits), best.mean)
+        rows.append((Item(where), Item(here.algorithm), *chosen, shown, change(gain, digits)))
     if not rows:
         return None
     seeds = len(next(iter(view.tuned.values())).trials[0].utilities)

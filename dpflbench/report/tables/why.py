@@ -48,6 +48,8 @@ def explained(view: View) -> list[Group]:
 def why_table(view: View) -> Table | None:
     """Noise efficiency and data coverage of every private algorithm beside its utility; None if no record has them."""
     rows, shares = [], dict[str, float]()
+    noises = [math.sqrt(mean_of(g.records, "variance")) for g in explained(view)]
+    digits = max(4, labels.decimals(noises))
     for group in explained(view):
         records = group.records
         share = plain_mean_share(records)
@@ -59,11 +61,11 @@ def why_table(view: View) -> Table | None:
             (
                 Item(group.column.title),
                 Item(group.algorithm),
-                Item(_digits(efficiency), efficiency, mark=mark),
-                Item(_digits(mean_of(records, "data_coverage")), mean_of(records, "data_coverage"), mark=mark),
-                figure(math.sqrt(mean_of(records, "variance")), 4),
-                figure(math.sqrt(mean_of(records, "limit")), 4),
-                Item(labels.mean_std(group.mean, group.std), group.mean),
+                Item(share_text(efficiency), efficiency, mark=mark),
+                Item(share_text(mean_of(records, "data_coverage")), mean_of(records, "data_coverage"), mark=mark),
+                figure(math.sqrt(mean_of(records, "variance")), digits),
+                figure(math.sqrt(mean_of(records, "limit")), digits),
+                Item(labels.mean_std(group.mean, group.std, view.digits(group.column)), group.mean),
             )
         )
     if not rows:
@@ -72,7 +74,7 @@ def why_table(view: View) -> Table | None:
     notes = notes if any(item.mark for row in rows for item in row) else []
     for share in dict.fromkeys(round(s, 4) for s in shares.values()):
         where = "; ".join(title for title, s in shares.items() if round(s, 4) == share)
-        notes.append(f"Under Laplace noise no plain mean exceeds {_digits(share)} of the limit ({where}).")
+        notes.append(f"Under Laplace noise no plain mean exceeds {share_text(share)} of the limit ({where}).")
     return Table(
         key="why",
         title="Why: noise efficiency and data coverage",
@@ -87,6 +89,6 @@ def why_table(view: View) -> Table | None:
     )
 
 
-def _digits(value: float) -> str:
+def share_text(value: float) -> str:
     """A share in two digits that say something."""
     return labels.number(value, 2 if math.isnan(value) or value >= 0.1 else 4)
