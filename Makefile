@@ -3,7 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-ray test-lowest release-check browser bench board clean help
+# the paper's suites, cheapest first
+PAPER ?= lending privacy skew selection privacy_cnn skew_cnn mnist fashion femnist femnist_writers selection_cifar10 cifar10
+TOGETHER := privacy skew # sweeps that a report shows beside the same with the CNN
+
+.PHONY: demo paper test test-ray test-lowest release-check browser bench board clean help
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/'
 
@@ -26,6 +30,11 @@ help:            ## this list
 
 demo: .venv/.base     ## run the main job and print its table
 	$(BIN)/dpflbench run suites/heterogeneity.yaml --jobs auto
+
+paper: .venv/.base    ## every table and figure of the paper: what that costs, then the runs, cheapest first; goes on where it stopped
+	@$(foreach s,$(PAPER),echo "paper/$(s):"; $(BIN)/dpflbench plan paper/$(s) --rows 1 | grep "to do take" || true;) true
+	@$(foreach s,$(PAPER),$(BIN)/dpflbench run paper/$(s) --jobs auto || exit 1;) true
+	@$(foreach s,$(TOGETHER),test ! -d "results/paper $(s) cnn" || $(BIN)/dpflbench report "results/paper $(s)" "results/paper $(s) cnn" --quiet --out "results/paper $(s) together" || exit 1;) true
 
 test: .venv/.dev      ## ruff, mypy --strict, pytest
 	$(BIN)/ruff format --check --quiet .

@@ -23,7 +23,7 @@ from dpflbench.report.view import shown_value
 from dpflbench.results.cells import Cell, Manifest
 from dpflbench.schema import plain
 from dpflbench.suite_reading import at
-from dpflbench.suite_schema import AlgorithmEntry, Canonical, Normalised, Raw, Suite
+from dpflbench.suite_schema import CASE, AlgorithmEntry, Canonical, Normalised, Raw, Suite
 from dpflbench.tasks.datasets import located
 from dpflbench.tuning import WAITING, Choices, Read, refusal, trial_suite, tuned
 
@@ -75,7 +75,7 @@ def columns_of(suite: Suite, catalogue: Catalogue, choices: Choices | None = Non
     known: Known = {}
     for values in itertools.product(*suite.axes.values()):
         coordinates, problems = dict(zip(suite.axes, values, strict=True)), list[str]()
-        untuned, key = at(suite.base, coordinates, problems), content_digest(coordinates)
+        untuned, key = at(suite.base, suite.settings(coordinates), problems), content_digest(coordinates)
         for entry in suite.entries:
             found, here = list(problems), choices.get((key, entry.label)) if choices is not None else None
             chosen = here.chosen.values if here is not None and here.chosen is not None else {}
@@ -169,7 +169,7 @@ def _impossible(assembly: Assembly, suite: Suite, entry: AlgorithmEntry, problem
     allowed, privacy, local = assembly.algorithm.mechanisms, assembly.privacy, assembly.federation.local
     if (assembly.algorithm.trains or assembly.algorithm.rule != PLAIN) and not local.ruled:
         reason = f"{entry.use} trains at clients, and here they take one full step; needs federation.local: minibatch"
-        if any(path.startswith("federation.local") or path == "federation" for path in suite.axes):
+        if any(path.startswith("federation.local") or path == "federation" for path in suite.varied):
             return reason
         problems.append(f"algorithms[{entry.index}]: {reason}")
         return ""
@@ -177,7 +177,7 @@ def _impossible(assembly: Assembly, suite: Suite, entry: AlgorithmEntry, problem
         return ""
     mechanism = privacy.mechanism
     reason = f"{entry.use} is defined for {' and '.join(sorted(allowed))} noise only, not for {mechanism.name}"
-    if any(path.startswith("privacy.mechanism") or path == "privacy" for path in suite.axes):
+    if any(path.startswith("privacy.mechanism") or path == "privacy" for path in suite.varied):
         return reason
     problems.append(f"algorithms[{entry.index}]: {reason}")
     return ""
@@ -195,7 +195,8 @@ def _describe(suite: Suite) -> dict[str, Any]:
         "name": suite.name,
         "description": suite.description,
         **plain(suite.base),
-        "axes": plain(suite.axes),
+        "axes": plain({path: values for path, values in suite.axes.items() if path != CASE}),
+        **({"cases": plain(suite.cases)} if suite.cases else {}),
         "seeds": list(suite.seeds),
         **({"tune": {"seeds": suite.tune.seeds, **plain(suite.tune.grid)}} if suite.tune else {}),
         "algorithms": [{"label": e.label, "use": e.use, "with": plain(e.given)} for e in suite.entries],

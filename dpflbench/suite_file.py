@@ -73,6 +73,8 @@ def moved(key: str, value: Any, start: Path, end: Path) -> Any:
     if isinstance(value, list):
         return [moved(key, item, start, end) for item in value]
     if isinstance(value, Mapping) and (key != "task.dataset" or value.get("name", "npz") == "npz"):
+        if key == "cases":
+            return {name: moved("axes", said, start, end) for name, said in value.items()}
         return {k: moved(str(k) if key == "axes" else join(key, k), v, start, end) for k, v in value.items()}
     return value
 

@@ -16,11 +16,22 @@ from dpflbench.schema import INVALID, build, join, show, suggest
 from dpflbench.shipped import by_name, suite_file
 from dpflbench.suite_file import moved, parse_file, strange
 from dpflbench.suite_file import parse_value as parse_value  # for --set of other commands
-from dpflbench.suite_schema import SECTIONS, SHORTHANDS, VARIED, Evaluate, Normalised, Raw, Report, Resources, Suite
-from dpflbench.suite_varied import algorithms_section, axes_section, seeds_section, tune_section
+from dpflbench.suite_schema import (
+    CASE,
+    SECTIONS,
+    SHORTHANDS,
+    VARIED,
+    Evaluate,
+    Normalised,
+    Raw,
+    Report,
+    Resources,
+    Suite,
+)
+from dpflbench.suite_varied import algorithms_section, axes_section, cases_section, seeds_section, tune_section
 
 MAX_CELLS = 1_000_000
-LISTED = ("axes", "tune")  # their keys are dotted paths
+LISTED = ("axes", "tune", "cases")  # their keys are dotted paths, or names above such
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Suite:
@@ -173,6 +184,9 @@ def check(raw: Normalised, where: str, problems: list[str]) -> Suite | None:
     base = {key: raw.get(key) or {} for key in VARIED}
     problems += [f"{k}: expected a mapping, found {v!r}" for k, v in base.items() if not isinstance(v, Mapping)]
     axes = axes_section(raw.get("axes") or {}, problems)
+    cases = cases_section(raw.get("cases") or {}, axes, problems)
+    varied = [*axes, *dict.fromkeys(path for case in cases.values() for path in case)]
+    axes = {**({CASE: list(cases)} if cases else {}), **axes}
     report = report_section(raw.get("report") or {}, problems)
     evaluate, resources = (
         build(section, raw.get(key) or {}, key, problems)
@@ -182,7 +196,7 @@ def check(raw: Normalised, where: str, problems: list[str]) -> Suite | None:
     problems += [f"report.columns: '{c}' is not an axis; {suggest(c, axes)}" for c in columns if c not in axes]
     entries = algorithms_section(raw["algorithms"], problems) if "algorithms" in raw else []
     seeds = seeds_section(raw.get("seeds", 1), problems)
-    tune = tune_section(raw.get("tune"), axes, seeds, report, problems)
+    tune = tune_section(raw.get("tune"), varied, seeds, report, problems)
     trials = tune.seeds * math.prod(map(len, tune.grid.values())) if tune else 0
     cells = math.prod(map(len, axes.values())) * len(entries) * (len(seeds) + trials)
     if cells > MAX_CELLS:
@@ -194,6 +208,7 @@ def check(raw: Normalised, where: str, problems: list[str]) -> Suite | None:
         description=description,
         base=Normalised(Raw(base)),
         axes=axes,
+        cases=cases,
         seeds=seeds,
         entries=entries,
         tune=tune,

@@ -33,7 +33,8 @@ Normalised = NewType("Normalised", Raw)  # shorthands written out: `model: softm
 Canonical = NewType("Canonical", Normalised)  # every default filled in: hashed, recorded, all that a worker needs
 
 VARIED = ("task", "federation", "privacy")  # what an axis can vary
-VARYING = ("axes", "seeds", "tune", "algorithms")
+VARYING = ("axes", "cases", "seeds", "tune", "algorithms")
+CASE = "case"  # the axis that cases make
 SECTIONS = ("name", "description", "extends", *VARIED, "evaluate", "resources", *VARYING, "report")
 # What may be tuned: how steps are taken. Budgets, data, cohorts and rounds are the same for all.
 TUNABLE = (
@@ -240,7 +241,8 @@ class Suite:
     name: str
     description: str
     base: Normalised  # task, federation, privacy
-    axes: Mapping[str, Sequence[Any]]
+    axes: Mapping[str, Sequence[Any]]  # with one called CASE where there are cases
+    cases: Mapping[str, Mapping[str, Any]]  # name → path → value: what differs together
     seeds: Sequence[int]
     entries: Sequence[AlgorithmEntry]
     tune: Tune | None
@@ -250,9 +252,25 @@ class Suite:
     where: str  # file, for messages
 
     @property
+    def varied(self) -> list[str]:
+        """Every path that an axis or a case sets."""
+        paths = [path for case in self.cases.values() for path in case]
+        return [*(path for path in self.axes if path != CASE), *dict.fromkeys(paths)]
+
+    def settings(self, coordinates: Mapping[str, Any]) -> dict[str, Any]:
+        """Path → value at a point of the axes: what its case says, then the other axes."""
+        return settings(self.cases, coordinates)
+
+    @property
     def folder(self) -> Path:
         """Where its file lies: relative paths in it start there."""
         return Path(self.where).absolute().parent
+
+
+def settings(cases: Mapping[str, Mapping[str, Any]], coordinates: Mapping[str, Any]) -> dict[str, Any]:
+    """Path → value at a point of the axes; nothing of a case that is not among them."""
+    rest = {path: value for path, value in coordinates.items() if path != CASE}
+    return {**cases.get(str(coordinates.get(CASE)), {}), **rest}
 
 
 def _range(bounds: tuple[float, float]) -> str:

@@ -1,4 +1,4 @@
-"""What varies in a suite, checked: axes, seeds, algorithms, and the grid that all of them are tuned over."""
+"""What varies in a suite, checked: axes, cases, seeds, algorithms, and the grid that all of them are tuned over."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,9 +16,28 @@ def axes_section(raw: Any, problems: list[str]) -> dict[str, list[Any]]:
     return _grid(raw, "axes", lambda path: path.split(".")[0] in VARIED, wrong, problems)
 
 
-def tune_section(
-    raw: Any, axes: Mapping[str, Any], seeds: Sequence[int], report: Any, problems: list[str]
-) -> Tune | None:
+def cases_section(raw: Any, axes: Mapping[str, Any], problems: list[str]) -> dict[str, dict[str, Any]]:
+    """Name → path → value: settings that vary together, such as a data set with its model and learning rate."""
+    if not isinstance(raw, Mapping):
+        problems.append(f"cases: expected a mapping from name to settings, found {show(raw)}")
+        return {}
+    cases: dict[str, dict[str, Any]] = {}
+    for name, said in raw.items():
+        here = f"cases.{name}"
+        if not isinstance(said, Mapping) or not said:
+            problems.append(f"{here}: expected a mapping from path to value, found {show(said)}")
+            continue
+        wrong = [path for path in said if str(path).split(".")[0] not in VARIED]
+        twice = [path for path in said for axis in axes if _below(path, axis) or _below(axis, path)]
+        below = [path for path in said for other in said if path != other and _below(path, other)]
+        problems += [f"{here}.{path}: a case varies task, federation or privacy" for path in wrong]
+        problems += [f"{here}.{path}: an axis sets it already; allowed: one of the two" for path in twice]
+        problems += [f"{here}.{path}: the case sets what it is part of; allowed: one of the two" for path in below]
+        cases[str(name)] = {str(path): value for path, value in said.items()}
+    return cases
+
+
+def tune_section(raw: Any, axes: Sequence[str], seeds: Sequence[int], report: Any, problems: list[str]) -> Tune | None:
     """The grid every algorithm may choose from; None if there is none."""
     if raw is None:
         return None

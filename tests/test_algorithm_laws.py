@@ -226,14 +226,14 @@ def test_normalisation_layers_can_stay_local(tmp_path, tiny, catalogue, mechanis
     assert share_spent(record).max() <= 1
 
 
-def test_a_regression_without_a_loss_bound_ends_with_a_hint(tmp_path, tiny, catalogue):
+def test_a_regression_without_a_loss_bound_takes_the_clip_bound(tmp_path, tiny, catalogue):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(120, 4)).astype(np.float32)
     y = (x @ np.array([1.0, -2.0, 0.5, 0.0])).astype(np.float32)
     np.savez(tmp_path / "line.npz", x_train=x[:100], y_train=y[:100], x_test=x[100:], y_test=y[100:])
     tiny["task"] |= {"dataset": {"name": "npz", "path": str(tmp_path / "line.npz")}, "model": "linear"}
     tiny["federation"]["rounds"] = 12
-    record = record_of(tiny, catalogue, "DPFL-BCS", probe_rounds=3)
-    assert record.status == "failed"
-    assert "loss_bound is missing" in record.reason
-    assert record_of(tiny, catalogue, "DPFL-BCS", probe_rounds=3, loss_bound=10.0).status == "done"
+    implied = record_of(tiny, catalogue, "DPFL-BCS", probe_rounds=3)
+    given = record_of(tiny, catalogue, "DPFL-BCS", probe_rounds=3, loss_bound=tiny["privacy"]["clip"])
+    assert (implied.status, given.status) == ("done", "done")
+    assert implied.notes[0]["probe"] == given.notes[0]["probe"]

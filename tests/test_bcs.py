@@ -230,10 +230,9 @@ def test_the_paper_s_heterogeneity_asks_for_the_loss_after_the_step():
     assert (probe.after_step, probe.joint) == (True, False)
 
 
-def test_regression_needs_a_loss_bound_unless_no_loss_is_asked_for():
+def test_the_losses_of_a_regression_are_bounded_by_the_clip_bound_unless_a_bound_is_given():
     facts = setup([1, 1], rounds=20, classes=0)
-    with pytest.raises(DpflbenchError, match="loss_bound is missing"):
-        BiasedSelection().plan(view(facts), RNG(0))
+    assert BiasedSelection().plan(view(facts), RNG(0)).probe.loss_bound == facts.clip_norm
     assert BiasedSelection(heterogeneity="zero").plan(view(facts), RNG(0)).uses.tolist() == [10, 10]
     assert BiasedSelection(loss_bound=150.0).plan(view(facts), RNG(0)).probe.loss_bound == 150.0
 

@@ -1,5 +1,7 @@
 """The paper's suites carry its settings, number by number, and can be planned where the data is."""
 
+import re
+import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,7 +10,7 @@ import pytest
 
 from dpflbench.assembly import assemble
 from dpflbench.errors import DataError
-from dpflbench.planning import plan_suite
+from dpflbench.planning import columns_of, plan_suite
 from dpflbench.privacy import pld
 from dpflbench.privacy.renyi_calibration import calibrate_rate
 from dpflbench.suite_reading import load
@@ -189,3 +191,84 @@ def test_the_rows_of_others_can_be_planned(name, cells, catalogue, shared_data):
     planned = plan_suite(load(OTHERS / f"{name}.yaml"), catalogue, shared_data)
     assert len(planned.manifest.cells) == cells
     assert all(cell.run for cell in planned.manifest.cells)
+
+
+# ---------------------------------------------------------------- the paper's sweeps
+
+
+def points(name, catalogue):
+    """Coordinates and parts of every point of a suite under every algorithm that runs there."""
+    suite = load(SUITES / f"{name}.yaml")
+    found = list(columns_of(suite, catalogue))
+    assert [problem for c in found for problem in c.problems] == []
+    return suite, [(c.coordinates, c.assembly) for c in found if c.assembly is not None and not c.reason]
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "original"),
+    [
+        ("privacy", "Lending Club", "paper/lending"),
+        ("skew", "Lending Club", "paper/lending"),
+        ("selection", "Lending Club", "paper/lending"),
+        ("privacy", "convex MNIST", "heterogeneity"),
+        ("skew", "convex MNIST", "heterogeneity"),
+        ("privacy_cnn", "MNIST CNN", "paper/mnist"),
+        ("skew_cnn", "MNIST CNN", "paper/mnist"),
+        ("selection", "MNIST", "paper/mnist"),
+        ("selection", "Fashion-MNIST", "paper/fashion"),
+        ("selection", "FEMNIST", "paper/femnist"),
+        ("selection_cifar10", "CIFAR-10", "paper/cifar10"),
+    ],
+)
+def test_a_sweep_varies_its_axes_and_nothing_else_of_the_suite_it_repeats(name, case, original, catalogue):
+    at_paper = {"privacy.epsilon.high": 3, "task.partition.alpha": 3}
+    suite, found = points(name, catalogue)
+    here = {
+        (at["privacy.mechanism"], run.algorithm.name): run.config
+        for at, run in found
+        if at["case"] == case
+        and all(at[path] == value for path, value in at_paper.items() if path in at and name not in ("skew_cnn",))
+    }
+    changes = ["privacy.epsilon.high=3.0", "task.partition.alpha=3.0"] if original == "heterogeneity" else []
+    if name == "skew_cnn":  # alpha 3 is not among its three points
+        changes.append("task.partition.alpha=8")
+    base = load(SUITES.parent / f"{original}.yaml", [f"axes={{privacy.mechanism: [{_mechanisms(suite)}]}}", *changes])
+    theirs = {
+        (c.coordinates["privacy.mechanism"], c.assembly.algorithm.name): c.assembly.config
+        for c in columns_of(base, catalogue)
+        if c.assembly is not None and not c.reason
+    }
+    assert here
+    for key, config in here.items():
+        for section in ("task", "federation", "privacy"):
+            assert config.get(section) == theirs[key].get(section), (key, section)
+
+
+def _mechanisms(suite):
+    return ", ".join(suite.axes["privacy.mechanism"])
+
+
+def test_the_sweeps_cover_the_papers_ranges_with_enough_seeds(catalogue):
+    for name, axis, values, few in (
+        ("privacy", "privacy.epsilon.high", [1, 2, 3, 4, 5, 6], [1, 3, 6]),
+        ("skew", "task.partition.alpha", [0.5, 1, 2, 3, 5, 8], [0.5, 2, 8]),
+    ):
+        suite, small = load(SUITES / f"{name}.yaml"), load(SUITES / f"{name}_cnn.yaml")
+        assert (suite.axes[axis], len(suite.seeds), [e.label for e in suite.entries]) == (values, 8, ALGORITHMS)
+        assert (small.axes[axis], len(small.seeds)) == (few, 1)
+        assert [e.label for e in small.entries] == ["DPSGD", "WeiAvg", "PFA", "DPFL-BCS"]
+        assert {"name": "ma2024", "show": "claims"} in suite.report.sections
+    for label, loss_bound in (("Lending Club", 150.0), ("convex MNIST", None)):
+        _, found = points("privacy", catalogue)
+        (run, *_) = [a for at, a in found if at["case"] == label and a.algorithm.name == "DPFL-BCS"]
+        assert run.algorithm.selector.loss_bound is None  # the default: ln(classes), or the clip bound of a regression
+        assert loss_bound is None or run.privacy.clip_norm == loss_bound
+
+
+def test_one_command_runs_every_paper_suite_and_says_the_cost_first():
+    repo = SUITES.parent.parent
+    told = subprocess.run(["make", "-n", "paper"], cwd=repo, capture_output=True, text=True, check=True).stdout
+    plans, runs = (re.findall(rf"dpflbench {verb} paper/(\w+)", told) for verb in ("plan", "run"))
+    assert sorted(plans) == sorted(runs) == sorted(path.stem for path in SUITES.glob("*.yaml"))
+    assert told.index("dpflbench plan paper/cifar10") < told.index("dpflbench run")
+    assert runs[-1] == "cifar10"

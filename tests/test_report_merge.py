@@ -194,3 +194,21 @@ def test_a_thousand_records_take_under_ten_seconds(tmp_path):
     assert answer.exit_code == 0, answer.output
     # processor time, so that a busy machine does not fail the test
     assert own < 10, f"{own:.1f} s of the processor, {time.perf_counter() - begun:.1f} s on the clock"
+
+
+def with_cases(**cases):
+    """Results of a suite with those cases, each with its own model."""
+    said = {name: {"task.model": model} for name, model in cases.items()}
+    whole = make_results(seeds=1, axes={"case": list(cases)}, suite={**SUITE, "cases": said})
+    models = {c.run: cases[c.coordinates["case"]] for c in whole.manifest.cells}
+    records = {
+        run: dataclasses.replace(r, config=put(r.config, "task.model", models[run])) for run, r in whole.records.items()
+    }
+    return dataclasses.replace(whole, records=records)
+
+
+def test_cases_of_two_folders_become_one_table_and_must_mean_the_same():
+    v = view(merge(folders(with_cases(small="linear", large="cnn"), with_cases(huge="resnet"))))
+    assert [v.lookup(c, "task.model") for c in v.columns] == ["linear", "cnn", "resnet"]
+    assert v.suite["axes"] == {}
+    assert "case small: not the same in A and B" in refused(with_cases(small="linear"), with_cases(small="cnn"))

@@ -182,3 +182,23 @@ def test_the_evidence_says_what_broke_a_claim_and_how_surely():
         "(−1.05 to −0.95)"
     )
     assert "9 of the ten panels" in claim.evidence
+
+
+def test_sweeps_over_several_tasks_decide_claims_6_and_7():
+    cases = {"Lending Club": {"task.dataset": "lending_club"}, "convex MNIST": {"task.dataset": "mnist"}}
+    base = {**SUITE, "cases": cases}
+
+    def flat(algorithm, seed, where):
+        return 50.0 + seed / 10
+
+    for axis, values, claim in (
+        ("privacy.epsilon.high", [1, 2, 3, 4, 5, 6], 6),
+        ("task.partition.alpha", [0.5, 1, 2, 3, 5, 8], 7),
+    ):
+        axes = {"case": list(cases), **MECHANISMS, axis: values}
+        for utility, word in ((as_claimed, "held"), (flat, "not held")):
+            v = view(make_results(ALGORITHMS, seeds=2, axes=axes, suite=base, utility=utility))
+            verdict = verdicts_of(v)[claim - 1]
+            assert verdict.word == word, verdict.evidence
+        assert "convex MNIST" in verdict.evidence or "Lending Club" in verdict.evidence
+        assert [deviations(v, c)["task.model"][1] for c in v.columns[:1]] == ["linear"]

@@ -7,6 +7,7 @@ import yaml
 
 from dpflbench import suite_reading as suites
 from dpflbench.errors import DpflbenchError, SuiteError
+from dpflbench.planning import columns_of
 
 
 def write(folder: Path, body: dict | str, name: str = "s.yaml") -> Path:
@@ -203,3 +204,49 @@ def test_paths_of_npz_files_start_at_the_suite_that_names_them_and_set_ones_here
     assert path_of(child, [f"task.dataset.path={blobs}"]) == str(blobs)
     axes = suites.load(child, ["axes.task.dataset.path=[other.npz, ../base/own.npz]"]).axes
     assert axes == {"task.dataset.path": ["here/other.npz", "base/own.npz"]}
+
+
+def test_settings_that_vary_together_are_an_axis_of_cases(tmp_path, tiny, catalogue):
+    tiny["cases"] = {
+        "steep": {"federation.lr.initial": 2.0, "privacy.clip": 1.0},
+        "flat": {"federation.lr.initial": 0.5},
+    }
+    tiny["axes"] = {"privacy.epsilon.high": [1, 6]}
+    suite = suites.load(write(tmp_path, tiny))
+    found = {
+        (c.coordinates["case"], c.coordinates["privacy.epsilon.high"]): c.assembly
+        for c in columns_of(suite, catalogue)
+        if c.entry.use == "DPSGD"
+    }
+    assert {at: (a.federation.lr.initial, a.privacy.clip_norm) for at, a in found.items()} == {
+        ("steep", 1): (2.0, 1.0),
+        ("steep", 6): (2.0, 1.0),
+        ("flat", 1): (0.5, tiny["privacy"]["clip"]),
+        ("flat", 6): (0.5, tiny["privacy"]["clip"]),
+    }
+
+
+def test_what_is_wrong_with_cases_is_said_with_its_path(tmp_path, tiny):
+    tiny["axes"] = {"privacy.epsilon.high": [1, 6]}
+    tiny["tune"] = {"federation.lr.initial": [1, 2]}
+    tiny["cases"] = {
+        "a": {"seeds": 3, "privacy.epsilon": 2.0},
+        "b": {"federation.lr": {"initial": 1.0}, "federation.lr.decay": 3},
+        "c": [],
+    }
+    assert problems_of(tmp_path, tiny) == [
+        "cases.a.seeds: a case varies task, federation or privacy",
+        "cases.a.privacy.epsilon: an axis sets it already; allowed: one of the two",
+        "cases.b.federation.lr.decay: the case sets what it is part of; allowed: one of the two",
+        "cases.c: expected a mapping from path to value, found []",
+        "tune.federation.lr.initial: the axis federation.lr sets it already; allowed: one of the two",
+    ]
+
+
+def test_cases_of_a_base_are_replaced_and_their_files_are_found_from_the_suite(tmp_path, tiny):
+    (tmp_path / "below").mkdir()
+    write(tmp_path, {**tiny, "cases": {"mine": {"task.dataset": {"name": "npz", "path": "x.npz"}}}}, "base.yaml")
+    here = suites.load(write(tmp_path / "below", {"extends": "../base.yaml"}))
+    assert here.cases == {"mine": {"task.dataset": {"name": "npz", "path": "../x.npz"}}}
+    other = {"extends": "../base.yaml", "cases": {"other": {"federation.rounds": 2}}}
+    assert list(suites.load(write(tmp_path / "below", other)).cases) == ["other"]

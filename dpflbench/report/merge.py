@@ -16,6 +16,7 @@ from dpflbench.report.labels import clean
 from dpflbench.report.view import coordinate_key, descend
 from dpflbench.results.cells import Cell, Manifest, Problem, Results
 from dpflbench.results.record import Record
+from dpflbench.suite_schema import CASE
 
 SETUP = ("task", "federation", "privacy", "evaluate")
 
@@ -136,6 +137,20 @@ def tuning_differences(first: Folder, other: Folder) -> list[str]:
     return [] if grids[0] == grids[1] else [f"tune: not the same in {first.name} and {other.name}"]
 
 
+def _cases(folder: Folder) -> Mapping[str, Any]:
+    return folder.results.manifest.suite.get("cases") or {}
+
+
+def case_differences(first: Folder, other: Folder) -> list[str]:
+    """Cases of one name that are not the same in two folders."""
+    mine, theirs = _cases(first), _cases(other)
+    return [
+        f"case {clean(name, 60)}: not the same in {first.name} and {other.name}"
+        for name in mine.keys() & theirs.keys()
+        if flatten(mine[name]) != flatten(theirs[name])
+    ]
+
+
 def _with_coordinates(folder: Folder, cells: Sequence[Cell], axes: Sequence[str]) -> list[Cell]:
     """A folder's cells with a value for every axis; an axis it does not declare has its suite's fixed value."""
     fixed = {axis: descend(folder.results.manifest.suite, axis) for axis in axes}
@@ -152,12 +167,15 @@ def merge(folders: Sequence[Folder]) -> Results:
     if len(folders) == 1:
         return first.results
     axes = list(dict.fromkeys(a for f in folders for c in f.results.manifest.cells for a in c.coordinates))
+    cases = {name: said for f in folders for name, said in _cases(f).items()}
+    varied = [*axes, *(path for said in cases.values() for path in said)]
     lines = [
         line
         for other in folders[1:]
-        for line in setup_differences(first, other, axes)
+        for line in setup_differences(first, other, varied)
         + algorithm_differences(first, other)
         + tuning_differences(first, other)
+        + case_differences(first, other)
         + source_differences(first, other)
     ]
     if lines:
@@ -189,18 +207,25 @@ def merge(folders: Sequence[Folder]) -> Results:
     explained = {run: found for folder in folders for run, found in folder.results.counterfactuals.items()}
     marks = {run: text for folder in folders for run, text in folder.results.marks.items()}
     tuning = {run: record for folder in folders for run, record in folder.results.tuning.items()}
-    manifest = _manifest(folders, axes, list(cells.values()))
+    manifest = _manifest(folders, axes, cases, list(cells.values()))
     return Results(manifest, records, tuple(problems), marks=marks, counterfactuals=explained, tuning=tuning)
 
 
-def _manifest(folders: Sequence[Folder], axes: Sequence[str], cells: list[Cell]) -> Manifest:
+def _manifest(folders: Sequence[Folder], axes: Sequence[str], cases: Mapping[str, Any], cells: list[Cell]) -> Manifest:
     suites = [f.results.manifest.suite for f in folders]
     merged = {**suites[0], "merged": [{"folder": f.name, "suite": f.results.manifest.name} for f in folders]}
     values = {a: list({coordinate_key({a: c.coordinates[a]}): c.coordinates[a] for c in cells}.values()) for a in axes}
     report = dict(merged.get("report") or {})
-    if len(axes) > len(suites[0].get("axes") or {}):
+    if len(axes) > len(suites[0].get("axes") or {}) + bool(suites[0].get("cases")):
         report.pop("columns", None)  # made for fewer axes: all of them are columns now
     name = " + ".join(dict.fromkeys(f.results.manifest.name for f in folders))
-    suite = {**merged, "axes": values, "report": report, "seeds": sorted({c.seed for c in cells})}
+    values.pop(CASE, None)
+    suite = {
+        **merged,
+        "axes": values,
+        **({"cases": cases} if cases else {}),
+        "report": report,
+        "seeds": sorted({c.seed for c in cells}),
+    }
     tuning = [c for f in folders for c in _with_coordinates(f, f.results.manifest.tuning, axes)]
     return Manifest(name, suite, cells, tuning)

@@ -20,7 +20,7 @@ from dpflbench.report.chance import chance, learnt
 from dpflbench.results.cells import Cell, Results
 from dpflbench.results.record import Metric, Record
 from dpflbench.suite_reading import report_section
-from dpflbench.suite_schema import Report
+from dpflbench.suite_schema import Report, settings
 from dpflbench.tuning import WAITING, Tuned, tuned
 
 MEASURED = {
@@ -204,9 +204,10 @@ class View:
 
     def lookup(self, column: Column, path: str) -> Any:
         """What the suite says at a dotted path in a column: axes first, then the resolved suite; None if nothing."""
+        here = settings(self.suite.get("cases") or {}, column.coordinates)
         for prefix in _prefixes(path):
-            if prefix in column.coordinates:
-                return descend(column.coordinates[prefix], path[len(prefix) :].lstrip("."))
+            if prefix in here:
+                return descend(here[prefix], path[len(prefix) :].lstrip("."))
         return descend(self.suite, path)
 
 

@@ -66,7 +66,7 @@ class BiasedSelection:
     probe_rounds: int = 10
     probe: Literal["received", "literal"] = "received"
     probe_share: float = 0.05  # of a stage-1 participation's cost, for the loss
-    loss_bound: float | None = None  # None: ln(classes)
+    loss_bound: float | None = None  # None: ln(classes); of a regression the clip bound, as in the paper
     heterogeneity: Literal["shrunk", "paper", "zero"] = "shrunk"
     constants: Literal["schedule", "p2", "given"] = "schedule"
     gamma: float | None = None  # these three for constants: given, or as start of p2
@@ -133,12 +133,7 @@ class BiasedSelection:
     def _loss_bound(self, setup: Setup) -> float:
         if self.loss_bound is not None:
             return self.loss_bound
-        if setup.n_classes < 2:
-            raise DpflbenchError(
-                "DPFL-BCS: loss_bound is missing; the loss of a regression has no natural bound, so give one "
-                "(`with: {loss_bound: 150}`) or plan without losses (`heterogeneity: zero`)"
-            )
-        return math.log(setup.n_classes)
+        return math.log(setup.n_classes) if setup.n_classes > 1 else setup.clip_norm
 
     def _heterogeneity(self, view: PlanView) -> Floats:
         if self.heterogeneity == "zero":
