@@ -1,5 +1,6 @@
 """Verification believes nothing: honest results pass, and every way of cheating we could think of is named."""
 
+import re
 import time
 from dataclasses import dataclass, replace
 
@@ -340,10 +341,25 @@ class WithFriend(GaussianDP):
         return "a friend", GaussianDP().second_opinion(events, client, delta)[1]
 
 
-@pytest.mark.parametrize(
-    ("accountant", "who"), [(HomebrewDP, ("homebrew_dp",)), (WithFriend, ("homebrew_dp", "a friend"))]
-)
-def test_a_stranger_s_mechanism_that_brings_its_accountant_passes(tiny, catalogue, accountant, who):
+class Generous(GaussianDP):
+    """Charges half of what releases cost, and has a friend who finds that right."""
+
+    name = "homebrew_dp"
+
+    def cost(self, event):
+        return super().cost(event) / 2
+
+    def scale(self, cost, event):
+        return super().scale(2 * cost, event)
+
+    def second_opinion(self, events, client, delta):
+        total = np.stack([np.bincount(client, self.cost(events)[:, 0], len(delta))], axis=1)
+        return "a friend", self.epsilon(total, delta)
+
+
+def homebrewed(tiny, catalogue, accountant):
+    """A catalogue with a stranger's noise and accountant, and what a suite of theirs comes to."""
+
     def with_part(parts, kind, name, factory):
         part = Part(kind, name, factory, "stranger", "stranger", "1.0", "dpflbench_algorithms.parts")
         return {**parts, kind: {**parts[kind], name: part}}
@@ -353,7 +369,24 @@ def test_a_stranger_s_mechanism_that_brings_its_accountant_passes(tiny, catalogu
     problems = []
     body = {**tiny, "privacy": {**tiny["privacy"], "mechanism": "homebrew"}, "algorithms": ["WeiAvg"]}
     planned = plan_suite(check(normalise(body), "tiny.yaml", problems), own, None)
-    records = {run.id: execute(run, own, place()) for run in planned.runs.values()}
+    return own, planned, {run.id: execute(run, own, place()) for run in planned.runs.values()}
+
+
+def test_an_accountant_that_charges_too_little_is_wrong_whoever_agrees_with_it(tiny, catalogue):
+    own, planned, records = homebrewed(tiny, catalogue, Generous)
+    (finding,) = verify(Results(planned.manifest, records), own)
+    assert finding.accountants == ("homebrew_dp", "a friend")
+    (problem,) = finding.problems
+    assert re.fullmatch(
+        r"client \d+: epsilon [\d.]+ by homebrew_dp, where its noise gives away delta .* and not 1e-05", problem
+    )
+
+
+@pytest.mark.parametrize(
+    ("accountant", "who"), [(HomebrewDP, ("homebrew_dp",)), (WithFriend, ("homebrew_dp", "a friend"))]
+)
+def test_a_stranger_s_mechanism_that_brings_its_accountant_passes(tiny, catalogue, accountant, who):
+    own, planned, records = homebrewed(tiny, catalogue, accountant)
     findings = list(verify(Results(planned.manifest, records), own))
     assert [(f.problems, f.accountants) for f in findings] == [((), who)]
     assert findings[0].summary.endswith("by homebrew_dp alone" if len(who) == 1 else "by homebrew_dp and a friend")

@@ -22,7 +22,9 @@ from dpflbench.judges.participation import Rules, check_participation
 from dpflbench.judges.second_accountant import SLACK
 from dpflbench.keys import Origin, key_of
 from dpflbench.privacy.chain import COLUMNS, chain_of
+from dpflbench.privacy.gaussian_dp import delta as delta_of
 from dpflbench.privacy.ledger import KINDS, epsilon_of, totals
+from dpflbench.privacy.residuals import is_normal
 from dpflbench.results.record import Record
 from dpflbench.schema import build
 
@@ -192,6 +194,7 @@ def check_spending(record: Record, rules: Rules, ask: bool = True) -> tuple[list
     if not np.allclose(events["cost"], curve[np.arange(len(whose)), order[whose]], rtol=EXACT, atol=0):
         problems.append("a recorded cost is not that of its release")
     problems += _overspent(spent, clients["epsilon"], accountant.name)
+    problems += _underpriced(releases, whose, spent, clients["delta"], rules)
     differs = ~(np.abs(spent - clients["epsilon_spent"]) <= SLACK * (1 + spent))
     if differs.any():
         at = int(np.flatnonzero(differs)[0])
@@ -220,6 +223,25 @@ def _unequal(record: Record, accountant: Accountant) -> list[str]:
     if not len(twice):
         return []
     return [f"client {int(twice[0])}: releases that differ; accountant {accountant.name} has a proof for equal ones"]
+
+
+def _underpriced(releases: Event, whose: Array, spent: Array, delta: Array, rules: Rules) -> list[str]:
+    """What normal noise gives away is known, whoever prices it and whoever agrees: releases of all of a client's
+    records compose to one mu, and at the epsilon charged that has a delta. Sampled ones can only add to it.
+    """
+    if not is_normal(rules.mechanism.law):
+        return []
+    some = (releases.rate == 1) & (releases.scale > 0)
+    ratio = np.square(releases.sensitivity[some] / releases.scale[some]) * releases.steps[some]
+    shown = delta_of(spent * (1 + SLACK) + SLACK, np.sqrt(np.bincount(whose[some], ratio, len(spent))))
+    low = shown > delta * (1 + 1e-6)
+    if not low.any():
+        return []
+    at = int(np.flatnonzero(low)[0])
+    return [
+        f"client {at}: epsilon {spent[at]:.9g} by {rules.accountant.name}, where its noise gives away delta "
+        f"{shown[at]:.3g} and not {delta[at]:.3g}"
+    ]
 
 
 def _overspent(spent: Array, allowed: Array, who: str) -> list[str]:
