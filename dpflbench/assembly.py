@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from dpflbench.catalogue import Catalogue, Part
+from dpflbench.federation.local import protecting
+from dpflbench.frame import Frame
 from dpflbench.hookspecs import KINDS, kind_of, noun
 from dpflbench.interfaces import (
     Accountant,
@@ -23,6 +25,8 @@ from dpflbench.interfaces import (
     Mechanism,
     Neighbours,
     Selector,
+    Trust,
+    Unit,
 )
 from dpflbench.privacy.unprotected import NoNoise, NoNoiseL1, NoPrice
 from dpflbench.replay import Counterfactual
@@ -31,6 +35,7 @@ from dpflbench.schema import INVALID, Made, Reader, show, suggest
 from dpflbench.suite_schema import Canonical, Evaluate, Federation, Normalised, PrivacySection, Raw, TaskSection
 
 Known = dict[str, tuple[Any, tuple[Part, ...]]]  # sections made before, and the parts they took
+UNPROTECTED: Unit = "example"
 # what `compose` takes by default
 COMPOSED = {"selector": "uniform", "aggregator": "mean", "transform": "identity", "rule": "plain"}
 
@@ -68,11 +73,23 @@ class Assembly:
     def neighbours(self) -> Neighbours:
         """Which data sets of a client must look alike."""
         named = self.privacy.neighbours if self.privacy else None
-        return named or self.federation.local.neighbours
+        return named or self.frame.neighbours
+
+    @property
+    def frame(self) -> Frame:
+        """Who is trusted and protected, how cohorts come about, and what a participation computes."""
+        return frame_of(self.federation, self.privacy)
 
     def with_seed(self, seed: int) -> "Assembly":
         """The same parts under another seed."""
         return replace(self, config=Canonical(Normalised(Raw({**self.config, "seed": seed}))))
+
+
+def frame_of(federation: Federation, privacy: PrivacySection | None) -> Frame:
+    """The frame of a run; without privacy nobody minds rows, but Poisson cohorts are divided by what is expected."""
+    usual = Trust() if federation.cohorts == "exact" or privacy is not None else Trust("central")
+    trust, unit = ((privacy.trust or usual), privacy.unit) if privacy else (usual, UNPROTECTED)
+    return Frame(trust, unit, federation.cohorts, federation.local)
 
 
 def compose(selector: Selector, aggregator: Aggregator, transform: LocalTransform, rule: LocalRule) -> Algorithm:
@@ -167,7 +184,9 @@ class Assembler(Reader):
         made = self.build(Federation, given, "federation")
         if made is INVALID:
             return INVALID
-        return Made(made.value, {k: v for k, v in made.canonical.items() if v is not None})
+        unsaid = {("cohorts", "exact")}  # what goes without saying has one spelling
+        canonical = {k: v for k, v in made.canonical.items() if v is not None and (k, str(v)) not in unsaid}
+        return Made(made.value, canonical)
 
     def evaluate(self, given: Any) -> Any:
         """How often it is evaluated."""
@@ -179,6 +198,8 @@ class Assembler(Reader):
         """
         if not private and not clip:
             return Made(None, {})
+        if isinstance(given, Mapping) and isinstance(given.get("trust"), str):
+            given = {**given, "trust": {"kind": given["trust"]}}
         if isinstance(given, Mapping) and not private:
             given = {k: v for k, v in given.items() if k not in ("epsilon", "delta", "noise_key", "paired_noise")}
         elif isinstance(given, Mapping) and given.get("epsilon") is None:
@@ -202,6 +223,10 @@ class Assembler(Reader):
         canonical["mechanism"] = {**canonical["mechanism"], "accountant": made.canonical["accountant"]}
         if canonical.get("neighbours") == relation:
             del canonical["neighbours"]  # what goes without saying has one spelling
+        if canonical.get("unit") == "example":
+            del canonical["unit"]
+        kind = made.value.trust.kind if made.value.trust is not None else "local"
+        canonical["trust"] = canonical["trust"] if kind == "secure_sum" else kind
         bound = made.value.clip_norm
         return Made(replace(made.value, clip=bound), {**canonical, "clip": bound})
 
@@ -219,9 +244,16 @@ class Assembler(Reader):
         return {"mechanism": mechanism, "accountant": self.part("accountants", named, "privacy.mechanism.accountant")}
 
     def proved(self, federation: Federation, privacy: PrivacySection) -> None:
-        """Refuse an accountant that has no proof for what clients release."""
-        relation = privacy.neighbours or federation.local.neighbours
-        event = federation.local.event(privacy.mechanism, np.ones(1), np.full(1, 2**20), 0.0, relation)
+        """Refuse a frame that has no proof, and an accountant that has none for what it releases."""
+        frame = frame_of(federation, privacy)
+        if why := frame.refusal(privacy.mechanism):
+            self.refuse("", why)
+            return
+        relation = privacy.neighbours or frame.neighbours
+        local = protecting(federation.local, privacy.unit)
+        event = local.event(privacy.mechanism, np.ones(1), np.full(1, 2**20), 0.0, relation)
+        if federation.cohorts == "poisson":
+            event = replace(event, rate=np.full(1, 0.5), steps=np.full(1, federation.rounds))
         why = privacy.accountant.supports(event)
         if why:
             self.refuse("privacy.mechanism.accountant", f"'{privacy.accountant.name}' has no proof for this: {why}")
@@ -241,8 +273,12 @@ def assemble(
     evaluate = read.once(read.evaluate, config.get("evaluate", {}))
     algorithm = read.algorithm(config["algorithm"], algorithm_path)
     private, clip = (True, True) if algorithm is INVALID else (algorithm.value.private, algorithm.value.clip)
-    local = None if federation is INVALID else federation.value.local
-    usual, relation = (local.accountant, local.neighbours) if local else ("", "")
+    usual, relation = "", ""
+    if federation is not INVALID:
+        said = config.get("privacy")
+        unit: Unit = "client" if isinstance(said, Mapping) and said.get("unit") == "client" else "example"
+        frame = Frame(Trust(), unit, federation.value.cohorts, federation.value.local)
+        usual, relation = frame.accountant, frame.neighbours
     privacy = read.once(read.privacy, config.get("privacy", {}), private, clip, usual, relation)
     counterfactual = read_counterfactual(config.get("counterfactual"), problems)
     if INVALID not in (federation, privacy) and privacy.value is not None:

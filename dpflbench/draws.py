@@ -47,6 +47,7 @@ Floats = NDArray[np.float64]
 GRID_BITS = 10  # the step is 2^-10 of the power of two at or below the scale
 BLOCK = 1 << 14  # coordinates drawn at once, if rows are shorter: their arrays stay in a cache
 CELL = 2.0**-31  # what 32 bits leave open of |X|, uniform in (0, 1)
+COIN = 2.0**-53  # half the distance of two uniform numbers
 ROUNDING = 2.0**-46  # bounds the error of a Law's quantile in units of 1 + z; measured: 2^-51
 
 
@@ -118,6 +119,10 @@ class Draws:
         self._blocks += 1
         words = np.frombuffer(self._bytes(block, 0, 8 * size), dtype="<u8")
         return (((words >> 12).astype(np.float64) + 0.5) * 2.0**-52).reshape(shape)
+
+    def coins(self, rate: Floats) -> NDArray[np.bool_]:
+        """Independent coins [M], each true with probability floor(rate 2^52) / 2^52: never more than its rate."""
+        return np.asarray(self.uniform(rate.shape) + COIN <= rate)
 
     def noised(self, value: Floats, scale: Floats, law: Law, grid_bits: int = GRID_BITS) -> Floats:
         """value [K, M] + scale [K] * Z on the grid of each row, as float64."""

@@ -12,9 +12,10 @@ import numpy as np
 
 from dpflbench.assembly import Assembly
 from dpflbench.execution.prepare import Place, Prepared, prepare
-from dpflbench.federation.calibration import Calibration, calibrate
-from dpflbench.federation.pull import Pull, foreseen, weights_known
-from dpflbench.federation.schedule import check_plan, draw_cohort
+from dpflbench.federation.calibration import Calibration
+from dpflbench.federation.pull import Pull, facts_of, foreseen, weights_known
+from dpflbench.federation.simulate import next_cohort, round_shown, settled_plan
+from dpflbench.federation.trust import Shown
 from dpflbench.interfaces import Floats, Ints, Losses, Plan, PlanView, Setup
 from dpflbench.privacy.information import data_coverage, mean_limit, noise_efficiency, variance_limit
 
@@ -70,9 +71,15 @@ def forecast(assembly: Assembly, place: Place) -> Forecast:
     setup, ledger = prepared.world.setup, prepared.ledger
     uses, squares, variance = np.zeros(setup.n_clients), np.zeros(setup.n_clients), 0.0
     rounds, stages, pull = 0, 0, Pull(weight=np.zeros(setup.n_clients))
-    for plan, calibration, cohorts in _stages(prepared):
+    for plan, calibration, cohorts, shown in _stages(prepared):
         rounds, stages = rounds + int(plan.horizon), stages + 1
-        pull = foreseen(pull, cohorts, calibration, setup, assembly.algorithm.aggregator)
+        pull = foreseen(pull, cohorts, calibration, setup, assembly.algorithm.aggregator, shown)
+        if any(s.weights is not None for s in shown):  # one noise for all of a round
+            for cohort, sum_ in zip(cohorts, shown, strict=True):
+                uses[cohort] += 1
+                squares[cohort] += sum_.scale**2
+                variance += sum_.variance(setup.mechanism) or 0.0
+            continue
         uses += plan.uses
         scale = np.where(plan.uses > 0, calibration.message.scale, 0.0) / np.sqrt(calibration.message.steps)
         squares += plan.uses * scale**2
@@ -104,8 +111,10 @@ def forecast(assembly: Assembly, place: Place) -> Forecast:
     )
 
 
-def _stages(prepared: Prepared) -> Iterator[tuple[Plan, Calibration, list[Ints]]]:
-    """The plans of a run, their noise and their cohorts, charged to the ledger round by round as a run would."""
+def _stages(prepared: Prepared) -> Iterator[tuple[Plan, Calibration, list[Ints], list[Shown]]]:
+    """The plans of a run, their noise, their cohorts and what these show, charged to the ledger round by round as a run
+    would.
+    """
     world, ledger = prepared.world, prepared.ledger
     setup, selector, streams = world.setup, world.algorithm.selector, world.streams
     round, used, none = 0, np.zeros(setup.n_clients, dtype=np.int64), np.zeros(0)
@@ -115,28 +124,23 @@ def _stages(prepared: Prepared) -> Iterator[tuple[Plan, Calibration, list[Ints]]
         try:
             view = PlanView(setup, round, used.copy(), left.copy(), losses)
             plan = selector.plan(view, streams.numpy("select", -1 - round))
-            rounds_left = view.rounds_left
-            check_plan(
-                plan,
-                n_clients=setup.n_clients,
-                cohort_size=setup.cohort_size,
-                rounds_left=rounds_left,
-                who=world.algorithm.name,
-            )
-            calibration = calibrate(plan, left, setup)
+            calibration = settled_plan(world, plan, left, view)
         except Exception:
             if round == 0:
                 raise
             return  # a stranger's selector that losses which are all alike do not suit: the table says how far it came
-        cohorts, uses_left = [], plan.uses.astype(np.int64)
-        for i in range(int(plan.horizon)):
-            cohort = draw_cohort(uses_left, int(plan.horizon) - i, streams.numpy("select", round + i))
-            ledger.charge(round + i, cohort, calibration.releases(cohort, plan.probe))
+        cohorts, found, uses_left = list[Ints](), list[Shown](), plan.uses.astype(np.int64)
+        variance, end = calibration.variance(setup.mechanism), round + int(plan.horizon)
+        for t in range(round, end):
+            cohort = next_cohort(world, plan, uses_left, end, t)
+            found.append(round_shown(world, plan, calibration, facts_of(cohort, setup, variance, t), first=t == round))
+            if found[-1].events:
+                ledger.charge(t, found[-1].clients, found[-1].events)
             uses_left[cohort] -= 1
             cohorts.append(cohort)
-        yield plan, calibration, cohorts
+        yield plan, calibration, cohorts, found
         losses = _alike(losses, plan, calibration, cohorts, round, setup)
-        round, used = round + int(plan.horizon), used + plan.uses
+        round, used = end, used + plan.uses.astype(np.int64)
 
 
 def _alike(

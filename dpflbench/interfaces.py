@@ -6,6 +6,7 @@ tensors on the run's device. Only public or already noisy values pass through he
 and noisy losses.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -23,6 +24,8 @@ from dpflbench.errors import DpflbenchError
 
 Ints = NDArray[np.int64]
 Neighbours = Literal["replace", "zero_out"]  # privacy/sensitivity.py says what they are
+Unit = Literal["example", "client"]  # what one neighbour differs in: one example of a client, or all a client has
+Cohorts = Literal["exact", "poisson"]  # each client as often as planned, or by a secret coin of its own in every round
 LEAST_DRAWN = 0.01  # records a step on average: below it a client is as good as absent
 State = Any  # None, a tensor, a number, or dicts, lists and tuples of those: what a checkpoint can hold
 
@@ -91,6 +94,31 @@ class Server:
             raise DpflbenchError(f"tau: {self.tau}; allowed: above 0 and finite")
 
 
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Who is trusted with messages that have no noise yet (federation/trust.py)."""
+
+    kind: Literal["local", "secure_sum", "central"] = "local"
+    honest: float = 1.0  # share of those who add noise to a secure sum that is counted on
+
+    def __post_init__(self) -> None:
+        if not 0 < self.honest <= 1:
+            raise DpflbenchError(f"honest: {self.honest}; allowed: above 0, up to 1")
+        if self.honest < 1 and self.kind != "secure_sum":
+            raise DpflbenchError(f"honest: {self.honest} under {self.kind}; allowed: below 1 with secure_sum only")
+
+    @property
+    def rows(self) -> bool:
+        """Whether the server sees a row a client; else it sees their sum alone."""
+        return self.kind == "local"
+
+    def counted(self, among: int) -> float:
+        """The share of a sum's variance that is counted on when `among` clients add a share each: whole clients are
+        honest, and one's own share always is.
+        """
+        return max(1, math.ceil(self.honest * among * (1 - 2.0**-50))) / among
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Setup:
     """What everybody may know before the first round: sizes and budgets are public, data is not. Read-only."""
@@ -112,10 +140,18 @@ class Setup:
     n_classes: int = 0  # 0 for regression
     neighbours: Neighbours = "replace"
     passes: int = 1  # of an algorithm's local rule
+    trust: Trust = Trust()
+    unit: Unit = "example"
+    cohorts: Cohorts = "exact"
 
     def __post_init__(self) -> None:
         """Nobody changes what others see."""
         _read_only(self)
+
+    @property
+    def probes(self) -> bool:
+        """Whether clients can be asked for losses: where the server sees rows, and one example is protected."""
+        return self.trust.rows and self.unit == "example"
 
     @property
     def dim(self) -> int:
@@ -150,11 +186,11 @@ class Setup:
 class Event:
     """Releases of several clients as plain data, one row a client. What they cost is an accountant's business."""
 
-    kind: str  # gradient, loss, joint (gradient and losses at one scale)
+    kind: str  # gradient, loss, joint (gradient and losses at one scale), quantile (whose messages are within the clip)
     law: str  # of the noise: gaussian, laplace, or a stranger's
     sensitivity: Floats  # [K], how far one protected record moves the released value, in the norm of the clip
     scale: Floats  # [K], of the noise; NaN while it is not chosen
-    rate: Floats  # [K], share of a client's records each release uses, drawn in secret; 1: all of them
+    rate: Floats  # [K], how likely a release has what is protected in it, by a coin nobody sees; 1: it always has
     steps: Ints  # [K], releases of this kind in one participation
     neighbours: Neighbours = "replace"  # the relation the sensitivity belongs to
 
@@ -350,16 +386,18 @@ class ClientWork:
     batches: Draws  # secret coins: who knows which records were drawn needs more noise
     rule: "LocalRule"
     visit: "Visit"
+    adaptive: bool = False  # the clip of whole clients follows a quantile: also tell who is within it
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Computed:
     """What a participation leaves: what goes to the server, and what its clients keep."""
 
-    messages: Tensor  # [K, D + P] in gradient units, noised
+    messages: Tensor  # [K, D + P] in gradient units, noised; of a sum, the same row for everybody
     losses: Tensor | None = None  # [K], exact means at the received model, if asked for
     own: Mapping[str, Tensor] = field(default_factory=dict)  # the rule's rows of these clients, as they are now
     shared: State = None  # of the rule
+    within: float | None = None  # noisy share of clients whose messages are within the clip, if asked for
 
 
 # ---------------------------------------------------------------- local rules
@@ -526,20 +564,46 @@ class PlanView:
         return self.setup.rounds - self.round
 
 
+@dataclass(frozen=True, slots=True)
+class AdaptiveClip:
+    """A request that the clip bound of whole clients follow a quantile of the norms of their messages.
+
+    Every participant adds whether its message is within the bound S to a second noisy sum, which gives the share b of
+    those within; then S ← S exp(-rate (b - quantile)) (Andrew, Thakkar, McMahan, Ramaswamy, "Differentially Private
+    Learning with Adaptive Clipping", 2021). `share` of a participation's cost pays for that, the rest for the message.
+    """
+
+    quantile: float = 0.5
+    rate: float = 0.2
+    share: float = 0.05
+
+    def __post_init__(self) -> None:
+        for name in ("quantile", "share"):
+            if not 0 < getattr(self, name) < 1:
+                raise DpflbenchError(f"{name}: {getattr(self, name)}; allowed: between 0 and 1")
+        if not 0 < self.rate < float("inf"):
+            raise DpflbenchError(f"rate: {self.rate}; allowed: above 0 and finite")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """Participation for the next `horizon` rounds; the selector is asked again after them.
 
     `uses` sums to horizon * cohort_size, each between 0 and horizon. `cost` [N, A] is what one use may spend and
     defaults to even shares of what is left over `uses`; a selector that will plan again sets it lower. `clip_factor`
-    [N] scales the clip bound.
+    [N] scales the clip bound. `cohorts` says who meets in each round, where that is not left to a draw.
+
+    Under Poisson cohorts a client joins each round at the rate uses / horizon, so `uses` need not be whole; a plan then
+    is for all rounds and spends what there is.
     """
 
-    uses: Ints  # [N]
+    uses: Ints | Floats  # [N]
     horizon: int
     cost: Floats | None = None
     clip_factor: Floats | None = None
     probe: Probe | None = None
+    cohorts: Ints | None = None  # [horizon, K]
+    adaptive: AdaptiveClip | None = None
     notes: Mapping[str, Any] = field(default_factory=dict)  # numbers and arrays for the record
 
 
@@ -563,7 +627,7 @@ class Cohort:
     epsilon: Tensor  # [K]
     delta: Tensor  # [K]
     n_examples: Tensor  # [K]
-    variance: Tensor  # [K], of one coordinate of a row's noise
+    variance: Tensor  # [K], of the noise that a client's budget asks for in one coordinate of its message
     round: int
 
 
@@ -671,6 +735,8 @@ class Algorithm:
     private: bool = True  # False: no clip, no noise, reported as epsilon = infinity
     clip: bool = True  # False only together with private=False
     trains: bool = False  # True: defined for local training alone, as is every algorithm with a rule of its own
+    losses: bool = False  # True: cannot do without clients' losses
+    frame: Mapping[str, str] = field(default_factory=dict)  # trust, unit or cohorts it is defined for alone
     local_name: str = ""  # what it is called where clients train locally, if not the same
 
 

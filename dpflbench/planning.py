@@ -166,21 +166,29 @@ def _named_as_in_its_frame(suite: Suite, columns: Sequence[Resolved]) -> Suite:
 
 def _impossible(assembly: Assembly, suite: Suite, entry: AlgorithmEntry, problems: list[str]) -> str:
     """Why a cell stays empty; an error instead when no axis could have helped."""
-    allowed, privacy, local = assembly.algorithm.mechanisms, assembly.privacy, assembly.federation.local
-    if (assembly.algorithm.trains or assembly.algorithm.rule != PLAIN) and not local.ruled:
-        reason = f"{entry.use} trains at clients, and here they take one full step; needs federation.local: minibatch"
-        if any(path.startswith("federation.local") or path == "federation" for path in suite.varied):
-            return reason
-        problems.append(f"algorithms[{entry.index}]: {reason}")
+    why, about = _gap(assembly)
+    if not why:
         return ""
-    if not assembly.algorithm.private or privacy is None or allowed is None or privacy.mechanism.name in allowed:
-        return ""
-    mechanism = privacy.mechanism
-    reason = f"{entry.use} is defined for {' and '.join(sorted(allowed))} noise only, not for {mechanism.name}"
-    if any(path.startswith("privacy.mechanism") or path == "privacy" for path in suite.varied):
-        return reason
-    problems.append(f"algorithms[{entry.index}]: {reason}")
+    sections = {path.partition(".")[0] for path in about}
+    if any(path.startswith(about) or path in sections for path in suite.varied):
+        return f"{entry.use} {why}"
+    problems.append(f"algorithms[{entry.index}]: {entry.use} {why}")
     return ""
+
+
+def _gap(assembly: Assembly) -> tuple[str, tuple[str, ...]]:
+    """Why an algorithm has no place here, and the keys that could give it one."""
+    algorithm, privacy = assembly.algorithm, assembly.privacy
+    if (algorithm.trains or algorithm.rule != PLAIN) and not assembly.federation.local.ruled:
+        why = "trains at clients, and here they take one full step; needs federation.local: minibatch"
+        return why, ("federation.local",)
+    if why := assembly.frame.gap(algorithm):
+        return why, ("privacy.trust", "privacy.unit", "federation.cohorts")
+    allowed = algorithm.mechanisms
+    if not algorithm.private or privacy is None or allowed is None or privacy.mechanism.name in allowed:
+        return "", ()
+    why = f"is defined for {' and '.join(sorted(allowed))} noise only, not for {privacy.mechanism.name}"
+    return why, ("privacy.mechanism",)
 
 
 def make_run(config: Canonical, assembly: Assembly, data_digest: str) -> Run:

@@ -3,9 +3,9 @@ from any.
 
 Two kinds. *Paired* streams (split, budgets, init, select, transform) are a function of the suite's seed alone: runs
 that differ in algorithm or column share data, budgets, initial model and schedule. They are no secret, and torch's CPU
-generator uses 32 bits of their seed. *Secret* streams (noise, probe, batch) come from a key of at least 128 bits and
-from the run: whoever does not hold the key cannot subtract the noise, and two runs of one seed share none, so that the
-difference of two messages shows nothing. Epsilon is the promise of one run; a table composes many.
+generator uses 32 bits of their seed. *Secret* streams (noise, probe, batch, cohort) come from a key of at least 128
+bits and from the run: whoever does not hold the key cannot subtract the noise, and two runs of one seed share none, so
+that the difference of two messages shows nothing. Epsilon is the promise of one run; a table composes many.
 
 Where key and run come from:
 
@@ -35,7 +35,7 @@ from dpflbench.draws import Draws
 from dpflbench.errors import DpflbenchError
 from dpflbench.keys import Origin
 
-Secret = Literal["noise", "probe", "batch"]
+Secret = Literal["noise", "probe", "batch", "cohort"]
 Purpose = Literal["split", "budgets", "init", "select", "transform"]
 R = TypeVar("R")
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Model,
         Partition,
         Server,
+        Trust,
     )
 
 # A later stage serves wherever an earlier one does, never the other way round.
@@ -57,6 +58,7 @@ SHORTHANDS = {
     "federation.server": "kind",
     "task.partition": "kind",
     "task.dataset.features": "kind",
+    "privacy.trust": "kind",
     "privacy.epsilon": "kind",
     "privacy.delta": "kind",
 }
@@ -106,6 +108,7 @@ class Federation:
     weight_decay: float = 0.0  # added to the direction after the clip: it depends on no data
     momentum: float = 0.0  # of the server, on noisy directions
     server: "Server | None" = None  # None: as `momentum` says
+    cohorts: Literal["exact", "poisson"] = "exact"  # as often as planned, or by secret coins
 
     def __post_init__(self) -> None:
         lr, gigabytes = self.lr, self.clients * CLIENT_BYTES / 1e9
@@ -146,8 +149,9 @@ class PrivacySection:
     clip: float | Mapping[str, float]  # one bound, or one a mechanism
     epsilon: "Distribution | None" = None  # None only for an algorithm that clips without privacy
     delta: "Distribution | None" = None
-    trust: Literal["local"] = "local"  # where noise is added: at each client
-    neighbours: Literal["replace", "zero_out"] | None = None  # None: the local update's own
+    trust: "Trust | None" = None  # where noise is added, and what the server sees; None: at each client, rows
+    unit: Literal["example", "client"] = "example"  # what is protected
+    neighbours: Literal["replace", "zero_out"] | None = None  # None: the frame's own
     noise_key: str | None = None  # pinned, so predictable; without one a results folder draws its own
     paired_noise: bool = False  # one noise for all runs of a seed: epsilon then holds for one of them alone
 

@@ -35,8 +35,9 @@ def smoke(tmp_path_factory):
 
 def test_the_smoke_suites_have_every_built_in_algorithm(catalogue):
     built_in = {name for name, part in catalogue.parts["algorithms"].items() if part.distribution == "dpflbench"}
-    trained = SMOKE.parent / "smoke_local.yaml"
-    assert built_in == {use for path in (SMOKE, trained) for use in yaml.safe_load(path.read_text())["algorithms"]}
+    others = [SMOKE.parent / name for name in ("smoke_local.yaml", "smoke_trust.yaml")]
+    listed = [entry for path in (SMOKE, *others) for entry in yaml.safe_load(path.read_text())["algorithms"]]
+    assert built_in == {entry["use"] if isinstance(entry, dict) else entry for entry in listed}
 
 
 def test_the_smoke_suite_of_local_training_ends_in_a_table_that_is_verified(tmp_path):
@@ -44,6 +45,15 @@ def test_the_smoke_suite_of_local_training_ends_in_a_table_that_is_verified(tmp_
     result = call("run", SMOKE.parent / "smoke_local.yaml", "--out", out)
     assert result.exit_code == 0, result.output
     assert "DP-SCAFFOLD" in result.output
+    result = call("verify", out)
+    assert (result.exit_code, "0 findings" in result.output) == (0, True), result.output
+
+
+def test_the_smoke_suite_of_sums_ends_in_a_table_that_is_verified(tmp_path):
+    out = tmp_path / "results"
+    result = call("run", SMOKE.parent / "smoke_trust.yaml", "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "IDP-FedAvg is defined for federation.cohorts: poisson, not for exact" in result.output.replace("\n", " ")
     result = call("verify", out)
     assert (result.exit_code, "0 findings" in result.output) == (0, True), result.output
 

@@ -105,7 +105,7 @@ def test_coins_fall_at_the_rate_and_anew_at_every_step(local, catalogue):
 
 def test_a_rate_is_never_exceeded_by_a_coin():
     """A uniform number is an odd multiple of 2^-53: with the coin added, exactly floor(q 2^52) of them fall."""
-    from dpflbench.federation.minibatch import COIN
+    from dpflbench.draws import COIN
 
     for rate in (2.0**-52, 3 * 2.0**-52, 0.3, 1.0):
         lowest, highest = 0.5 * 2.0**-52, 1 - 0.5 * 2.0**-52

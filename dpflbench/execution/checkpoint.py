@@ -23,12 +23,12 @@ from dpflbench.federation.calibration import Calibration
 from dpflbench.federation.evaluate import Point
 from dpflbench.federation.pull import Pull
 from dpflbench.federation.simulate import Clock, State, World
-from dpflbench.interfaces import Event, Losses, Plan, Probe
+from dpflbench.interfaces import AdaptiveClip, Event, Losses, Plan, Probe
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.privacy.unprotected import Unlimited
 from dpflbench.randomness import Streams
 
-SCHEMA = 3
+SCHEMA = 4
 ARRAY, PLACED = (
     "dpflbench/array",
     "dpflbench/placed",
@@ -174,15 +174,20 @@ def _plain(value: Any) -> Any:
 def _rebuilt(parts: dict[str, Any]) -> State:
     plan, calibration = parts["plan"], parts["calibration"]
     if plan is not None:
-        plan = Plan(**{**plan, "probe": None if plan["probe"] is None else Probe(**plan["probe"])})
+        asked = {
+            name: None if plan[name] is None else kind(**plan[name])
+            for name, kind in (("probe", Probe), ("adaptive", AdaptiveClip))
+        }
+        plan = Plan(**{**plan, **asked})
     if calibration is not None:
         events = {
-            name: None if calibration[name] is None else Event(**calibration[name]) for name in ("message", "loss")
+            name: None if calibration[name] is None else Event(**calibration[name])
+            for name in ("message", "loss", "quantile")
         }
         calibration = Calibration(**{**calibration, **events})
     points = tuple((done, Point(**point)) for done, point in parts["points"])
     losses, notes = Losses(**parts["losses"]), tuple(parts["notes"])
-    parts["server"] = tuple(parts["server"])
+    parts["server"], parts["bounds"] = tuple(parts["server"]), tuple(parts["bounds"])
     built = {"plan": plan, "calibration": calibration, "points": points, "losses": losses, "notes": notes}
     return State(**{**parts, **built, "pull": Pull(**parts["pull"])})
 
@@ -191,5 +196,6 @@ def _check(state: State, restored: Ledger | Unlimited, world: World) -> None:
     """ValueError unless the state is one of this run and every participation is in the ledger."""
     if not 0 <= state.round <= world.setup.rounds or state.theta.numel() != world.setup.layout.dim:
         raise ValueError(f"round {state.round}, {state.theta.numel()} parameters")
-    if not np.array_equal(restored.used, state.used):
+    charged = restored.used if world.setup.cohorts == "exact" else np.where(restored.used > 0, state.used, 0)
+    if not np.array_equal(charged, state.used):
         raise ValueError("the ledger does not hold every participation")

@@ -166,15 +166,17 @@ def _models(world: World, state: State | None) -> Tensor | None:
     return None if state is None else world.algorithm.rule.personal(state.theta, state.own)
 
 
-def why_facts(setup: Setup, pull: Pull, algorithm: Algorithm) -> dict[str, Any]:
-    """Noise efficiency and data coverage of the rounds played, and how they were had; only what is known."""
+def why_facts(setup: Setup, pull: Pull, algorithm: Algorithm, adapted: bool = False) -> dict[str, Any]:
+    """Noise efficiency and data coverage of the rounds played, and how they were had; only what is known. Noise that
+    follows an adapted clip is not held against what one clip bound allows.
+    """
     known = {"data_coverage": data_coverage(pull.weight, setup.n_examples)}
     how: dict[str, Any] = {"weights": weights_known(algorithm.aggregator, pull), "rounds": pull.rounds}
     if algorithm.private and pull.rounds:
         how |= {
             "variance": pull.variance / pull.rounds,
-            "limit": variance_limit(setup),
-            "mean_limit": mean_limit(setup),
+            "limit": math.nan if adapted else variance_limit(setup),
+            "mean_limit": math.nan if adapted else mean_limit(setup),
         }
         known["noise_efficiency"] = noise_efficiency(how["limit"], how["variance"])
     return {**{k: v for k, v in known.items() if math.isfinite(v)}, "why": how}
@@ -182,6 +184,7 @@ def why_facts(setup: Setup, pull: Pull, algorithm: Algorithm) -> dict[str, Any]:
 
 def _facts(run: Run, assembly: Assembly, prepared: Prepared, state: State | None) -> dict[str, Any]:
     world, task = prepared.world, prepared.world.task
+    adapted = state is not None and len(state.bounds) > 1
     split = content_digest(
         [task.train.offsets, digest_of(task.train.y), task.holdout.offsets, digest_of(task.holdout.y)]
     )
@@ -207,5 +210,6 @@ def _facts(run: Run, assembly: Assembly, prepared: Prepared, state: State | None
         "ledger_digest": prepared.ledger.digest(),
         "noise": world.streams.facts() if assembly.algorithm.private else {},
         "ledger_chain": prepared.ledger.chain(),
-        **(why_facts(world.setup, state.pull, assembly.algorithm) if state is not None else {}),
+        **(why_facts(world.setup, state.pull, assembly.algorithm, adapted) if state is not None else {}),
+        **({"clip_bounds": np.array(state.bounds)} if adapted and state is not None else {}),
     }

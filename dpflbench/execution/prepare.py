@@ -23,8 +23,9 @@ from dpflbench.errors import RunEnded
 from dpflbench.execution.sharing import shared_task
 from dpflbench.federation.gradients import Engine, initial_theta
 from dpflbench.federation.leftovers import ClientCode, Inspection
+from dpflbench.federation.local import protecting
 from dpflbench.federation.simulate import World
-from dpflbench.federation.trust import TRUSTS
+from dpflbench.federation.trust import trust_of
 from dpflbench.interfaces import PLAIN, Dataset, Identity, Layout, Server, Setup
 from dpflbench.keys import Origin, fresh_key, key_of
 from dpflbench.privacy.ledger import Ledger
@@ -105,7 +106,7 @@ def prepare(assembly: Assembly, place: Place, task: Task | None = None, run: str
             setup=setup,
             task=task,
             engine=engine,
-            trust=TRUSTS[assembly.privacy.trust if assembly.privacy else "local"](),
+            trust=trust_of(assembly.frame.trust),
             streams=streams,
             server=federation.server or (Server("momentum", federation.momentum) if federation.momentum else Server()),
             weight_decay=federation.weight_decay,
@@ -199,7 +200,7 @@ def setup_of(assembly: Assembly, task: Task, streams: Streams, layout: Layout, p
         budget=accountant.budget(epsilon, delta),
         mechanism=mechanism,
         accountant=accountant,
-        local=federation.local,
+        local=protecting(federation.local, assembly.frame.unit),
         clip_norm=privacy.clip_norm if privacy and (assembly.algorithm.private or assembly.algorithm.clip) else np.inf,
         lr=federation.lr,
         layout=layout,
@@ -207,6 +208,9 @@ def setup_of(assembly: Assembly, task: Task, streams: Streams, layout: Layout, p
         n_classes=task.n_classes,
         neighbours=assembly.neighbours,
         passes=assembly.algorithm.rule.passes,
+        trust=assembly.frame.trust,
+        unit=assembly.frame.unit,
+        cohorts=assembly.frame.cohorts,
     )
 
 

@@ -1,12 +1,12 @@
 """The noise of a plan: every client's releases for one participation, with the scale its share of the budget needs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dpflbench.errors import PluginError, RunEnded
-from dpflbench.interfaces import LEAST_DRAWN, Event, Floats, Ints, Mechanism, Plan, Probe, Setup
-from dpflbench.privacy.sensitivity import loss_sensitivity
+from dpflbench.interfaces import LEAST_DRAWN, AdaptiveClip, Event, Floats, Ints, Mechanism, Plan, Probe, Setup
+from dpflbench.privacy.sensitivity import loss_sensitivity, quantile_sensitivity
 
 DUST = 1e-3  # of an even share: what a use must be able to get at least; `check_affordable` says why
 
@@ -20,6 +20,10 @@ class Calibration:
     clip_norm: Floats  # [N]
     message: Event
     loss: Event | None  # each of the probe's losses, where they are noised apart from the message
+    quantile: Event | None = None  # whether the message is within an adaptive clip, as a summand of weight 1
+    by_coins: bool = False  # steps of a message are the rounds of a plan, each with a coin that decides who takes part
+    weights: Floats | None = None  # [N], of messages in the sums of Poisson cohorts, whoever takes part
+    counted: float = 0.0  # scale of the noise that protects those sums
 
     def releases(self, cohort: Ints, probe: Probe | None) -> list[Event]:
         """The events of one participation of a cohort, in the order they happen."""
@@ -28,7 +32,7 @@ class Calibration:
 
     def variance(self, mechanism: Mechanism) -> Floats:
         """Of one coordinate of a message [N]: the mean of its releases."""
-        return mechanism.variance(self.message.scale) / self.message.steps
+        return mechanism.variance(self.message.scale) / (1 if self.by_coins else self.message.steps)
 
     def loss_scale(self) -> Floats:
         """The scale of each loss [N]: its own, or the message's where they travel together."""
@@ -65,6 +69,8 @@ def check_affordable(plan: Plan, left: Floats, used: Ints, setup: Setup, who: st
 
 def calibrate(plan: Plan, left: Floats, setup: Setup) -> Calibration:
     """Noise scales at which each use of the plan spends its share of what is left, and no more."""
+    if setup.cohorts == "poisson":
+        return _by_coins(plan, left, setup)
     accountant, probe = setup.accountant, plan.probe
     cost = plan.cost
     if cost is None:
@@ -73,6 +79,8 @@ def calibrate(plan: Plan, left: Floats, setup: Setup) -> Calibration:
     factor = np.ones(setup.n_clients) if plan.clip_factor is None else np.asarray(plan.clip_factor, dtype=float)
     apart = probe is not None and not probe.joint
     bound = probe.loss_bound if probe is not None and probe.joint else 0.0
+    if plan.adaptive is not None:
+        return _with_quantile(cost, setup.message(factor, bound), factor, setup, plan.adaptive)
     sampled = setup.local.noise_for_all is not None
     if not sampled:
         cost = accountant.settled(cost, setup.message(factor, bound))
@@ -87,6 +95,28 @@ def calibrate(plan: Plan, left: Floats, setup: Setup) -> Calibration:
     loss = setup.mechanism.event("loss", once, neighbours=setup.neighbours)
     loss = loss.at(accountant.scale(cost * probe.share / probe.count, loss))
     return Calibration(setup.clip_norm * factor, message, loss)
+
+
+def _with_quantile(cost: Floats, message: Event, factor: Floats, setup: Setup, asked: AdaptiveClip) -> Calibration:
+    """A message, and beside it, for `share` of the cost, whether it is within the clip."""
+    accountant = setup.accountant
+    bound = np.full(setup.n_clients, quantile_sensitivity(setup.neighbours))
+    within = setup.mechanism.event("quantile", bound, neighbours=setup.neighbours)
+    within = within.at(accountant.scale(cost * asked.share, within))
+    message = message.at(accountant.scale(cost * (1 - asked.share), message))
+    return Calibration(setup.clip_norm * factor, message, None, within)
+
+
+def _by_coins(plan: Plan, left: Floats, setup: Setup) -> Calibration:
+    """Noise at which all rounds together, each with the client in it at the rate of its coin, spend what is left."""
+    used, horizon = plan.uses > 0, int(plan.horizon)
+    factor = np.ones(setup.n_clients) if plan.clip_factor is None else np.asarray(plan.clip_factor, dtype=float)
+    message = setup.message(factor)
+    rate = np.where(used, np.minimum(1.0, plan.uses / horizon), 1.0)
+    message = replace(message, rate=rate, steps=np.full(setup.n_clients, horizon, dtype=np.int64))
+    cost = np.where(used[:, None], left, 0.0)
+    scale = np.where(used, setup.accountant.scale(cost, message), np.inf)
+    return Calibration(setup.clip_norm * factor, message.at(scale), None, by_coins=True)
 
 
 def _check_rates(cost: Floats, message: Event, setup: Setup) -> None:

@@ -2,11 +2,12 @@
 it.
 
 The order is fixed here and nowhere else: the ledger is charged first and refuses what a budget does not cover; then the
-local update runs, with noise on every release; only noisy rows and noisy losses are returned.
+local update runs, with noise on every release; only noisy rows, or one noisy sum, and noisy losses are returned.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from dpflbench.federation.calibration import Calibration
 from dpflbench.federation.gradients import Engine
 from dpflbench.federation.minibatch import mean_losses
 from dpflbench.federation.redaction import discreet
-from dpflbench.federation.trust import LocalTrust
+from dpflbench.federation.trust import Shown, Trusted, rows_shown
 from dpflbench.interfaces import PLAIN, ClientWork, Event, Floats, Ints, LocalRule, Probe, Setup, State, Visit
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.privacy.unprotected import Unlimited
@@ -28,13 +29,14 @@ from dpflbench.tasks.task import Shards
 class Messages:
     """The noisy messages of one cohort."""
 
-    theta: Tensor  # [K, D], uploaded
+    theta: Tensor  # [K, D], uploaded; of a sum [1, D]
     phi: Tensor  # [K, P], kept by the clients
     received: Floats  # [K], noisy losses; empty without a probe
     stepped: Floats  # [K], NaN where not asked for
     loss_variance: Floats  # [K]
     own: Mapping[str, Tensor]  # [K, ...], what the local rule keeps at these clients
     shared: State  # of the local rule
+    within: float | None = None  # noisy share of messages within an adaptive clip
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -51,13 +53,15 @@ class Participation:
     rule: LocalRule = PLAIN
     own: Mapping[str, Tensor] = field(default_factory=dict)  # the rule's rows of the cohort
     shared: State = None
+    shown: Shown | None = None  # what the server will see; None: a row a client
+    bound: float = 1.0  # an adaptive clip, in clip bounds
 
 
 @discreet
 def participate(
     part: Participation,
     setup: Setup,
-    trust: LocalTrust,
+    trust: Trusted,
     engine: Engine,
     shards: Shards,
     ledger: Ledger | Unlimited,
@@ -65,26 +69,35 @@ def participate(
 ) -> Messages:
     """The cohort's messages; BudgetExceeded before anything has happened."""
     cohort, theta, probe, calibration = part.cohort, part.theta, part.probe, part.calibration
-    ledger.charge(part.round, cohort, calibration.releases(cohort, probe))
-    clipped = np.isfinite(setup.clip_norm)
-    paid = calibration.message.of(cohort)
+    shown = rows_shown(calibration, cohort, probe) if part.shown is None else part.shown
+    if shown.events:
+        ledger.charge(part.round, shown.clients, shown.events)
+    clipped, paid = np.isfinite(setup.clip_norm), shown.paid
+    protect = trust.protect(setup.mechanism, shown, streams.draws("noise", part.round))
+    if not len(cohort):  # nobody was drawn: the noise of nothing
+        nothing, none = protect(theta.new_zeros(0, setup.dim, dtype=torch.float64)), np.zeros(0)
+        return Messages(
+            theta=nothing.to(theta.dtype), phi=part.phi, received=none, stepped=none, loss_variance=none,
+            own=part.own, shared=part.shared,
+        )  # fmt: skip
     work = ClientWork(
         engine=engine,
         theta=theta,
         phi=part.phi,
         shards=shards,
         cohort=cohort,
-        clip_norm=torch.as_tensor(calibration.clip_norm[cohort], device=theta.device) if clipped else None,
+        clip_norm=torch.as_tensor(part.bound * calibration.clip_norm[cohort], device=theta.device) if clipped else None,
         loss_bound=probe.loss_bound if probe else None,
         event=paid,
         batches=streams.draws("batch", part.round),
         rule=part.rule,
         visit=_visit(part, setup, paid),
+        adaptive=shown.quantile is not None,
     )
-    computed = setup.local.compute(work, trust.protect(setup.mechanism, paid, streams.draws("noise", part.round)))
-    message, losses = computed.messages, computed.losses
+    computed = setup.local.compute(work, protect)
+    message, losses = computed.messages if shown.weights is None else computed.messages[:1], computed.losses
     row, own, none = message[:, : theta.numel()], message[:, theta.numel() :], np.zeros(0)
-    kept = {"own": computed.own, "shared": computed.shared}
+    kept: dict[str, Any] = {"own": computed.own, "shared": computed.shared, "within": computed.within}
     if probe is None or losses is None:
         return Messages(theta=row, phi=own, received=none, stepped=none, loss_variance=none, **kept)
     means = [losses]

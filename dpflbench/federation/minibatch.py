@@ -33,8 +33,6 @@ from dpflbench.interfaces import (
 )
 from dpflbench.privacy.sensitivity import gradient_sensitivity
 
-COIN = 2.0**-53  # half the distance of two uniform numbers: added, a coin of rate q falls with floor(q 2^52) / 2^52
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Minibatch:
@@ -128,7 +126,7 @@ class Coins:
 
     def batch(self, rows: Ints) -> tuple[Tensor, Ints]:
         """Positions in the shards [M], by client, and how many of each client [J]; a coin for every record."""
-        tossed = self.work.batches.uniform((len(self.rate),)) + COIN <= self.rate
+        tossed = self.work.batches.coins(self.rate)
         if len(rows) < len(self.sizes):
             tossed &= np.isin(self.owner, rows)
         counts = np.bincount(self.owner[tossed], minlength=len(self.sizes))[rows]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dpflbench.federation.calibration import Calibration
+from dpflbench.federation.trust import Shown
 from dpflbench.interfaces import Aggregator, Cohort, Floats, Ints, LinearAggregator, Setup
 
 
@@ -24,29 +25,46 @@ class Pull:
     rounds: int = 0
     guessed: int = 0  # rounds in which the plain mean stood in for unknown weights
 
-    def after(self, cohort: Cohort, weights: Tensor | None) -> "Pull":
-        """The pull after one more round; None: weights are not known."""
+    def after(self, cohort: Cohort, weights: Tensor | None, noise: float | None = None) -> "Pull":
+        """The pull after one more round; None: weights are not known. `noise` is the variance of a coordinate of a sum
+        per unit of weight, None: every row has its own.
+        """
         k = len(cohort.clients)
         facts = [cohort.clients, cohort.variance, *([] if weights is None else [weights.detach()])]
         known = torch.stack([fact.double() for fact in facts]).cpu().numpy()  # one transfer from the device
         a = np.full(k, 1.0 / k) if weights is None else known[2]
         total, variance = self.weight.copy(), known[1]
         total[known[0].astype(np.int64)] += a
-        whole, noise = float(a.sum()) ** 2, float(np.sum(np.square(a) * variance))
+        if noise is None:
+            whole, noise = float(a.sum()) ** 2, float(np.sum(np.square(a) * variance))
+            noise = noise / whole if whole else np.inf if noise else 0.0
         return Pull(
             weight=total,
-            variance=self.variance + (noise / whole if whole else np.inf if noise else 0.0),
+            variance=self.variance + noise,
             rounds=self.rounds + 1,
             guessed=self.guessed + (weights is None),
         )
 
 
-def foreseen(pull: Pull, cohorts: Sequence[Ints], calibration: Calibration, setup: Setup, by: Aggregator) -> Pull:
-    """The pull after some more rounds that are not played: their cohorts, and the weights these would have."""
-    noise = calibration.variance(setup.mechanism)
-    for clients in cohorts:
+def foreseen(
+    pull: Pull,
+    cohorts: Sequence[Ints],
+    calibration: Calibration,
+    setup: Setup,
+    by: Aggregator,
+    shown: Sequence[Shown] = (),
+) -> Pull:
+    """The pull after some more rounds that are not played: their cohorts, the weights these would have, and what was
+    found out of their sums.
+    """
+    noise, sums = calibration.variance(setup.mechanism), [s for s in shown if s.weights is not None]
+    for i, clients in enumerate(cohorts):
         cohort = facts_of(clients, setup, noise, pull.rounds)
-        pull = pull.after(cohort, known_weights(by, cohort))
+        if sums:
+            weights = torch.as_tensor(sums[i].weights, dtype=cohort.epsilon.dtype)
+            pull = pull.after(cohort, weights, sums[i].variance(setup.mechanism))
+        else:
+            pull = pull.after(cohort, known_weights(by, cohort))
     return pull
 
 
@@ -57,17 +75,33 @@ def weights_known(aggregator: Aggregator, pull: Pull) -> str:
     return "linear" if isinstance(aggregator, LinearAggregator) else "reported"
 
 
-def facts_of(clients: Ints, setup: Setup, variance: Floats, round: int) -> Cohort:
-    """What everybody knows of a cohort whose messages have noise of that variance [N]."""
+def facts_of(clients: Ints, setup: Setup, variance: Floats, round: int, like: Tensor | None = None) -> Cohort:
+    """What everybody knows of a cohort whose messages ask for noise of that variance [N], where `like` is and of its
+    type.
+    """
+    return cohort_facts(clients, setup.epsilon, setup.delta, setup.n_examples, variance, round, like)
+
+
+def cohort_facts(
+    clients: Ints,
+    epsilon: Floats,
+    delta: Floats,
+    n_examples: Floats | Ints,
+    variance: Floats,
+    round: int,
+    like: Tensor | None = None,
+) -> Cohort:
+    """The same from columns [N]."""
+    like = torch.zeros(0, dtype=torch.float32) if like is None else like
 
     def row(array: Floats | Ints) -> Tensor:
-        return torch.as_tensor(array[clients], dtype=torch.float32)
+        return torch.as_tensor(array[clients], dtype=like.dtype, device=like.device)
 
     return Cohort(
-        clients=torch.as_tensor(clients),
-        epsilon=row(setup.epsilon),
-        delta=row(setup.delta),
-        n_examples=row(setup.n_examples),
+        clients=torch.as_tensor(clients, device=like.device),
+        epsilon=row(epsilon),
+        delta=row(delta),
+        n_examples=row(n_examples),
         variance=row(variance),
         round=round,
     )

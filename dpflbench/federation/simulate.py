@@ -7,7 +7,7 @@ and go on.
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,19 @@ from dpflbench.federation.calibration import Calibration, calibrate, check_affor
 from dpflbench.federation.evaluate import Point, evaluate_global
 from dpflbench.federation.gradients import Engine
 from dpflbench.federation.leftovers import Inspection
+from dpflbench.federation.local import WholeClient
 from dpflbench.federation.messages import Messages, Participation, participate
-from dpflbench.federation.pull import Pull
-from dpflbench.federation.schedule import check_plan, draw_cohort
+from dpflbench.federation.pull import Pull, facts_of
+from dpflbench.federation.schedule import check_plan, cohort_of, drawn_by_coins
 from dpflbench.federation.server import first_moments, stepped
-from dpflbench.federation.trust import LocalTrust, initial
-from dpflbench.interfaces import Algorithm, Ints, Losses, Plan, PlanView, Server, Setup, Updates
+from dpflbench.federation.trust import Shown, Trusted, initial
+from dpflbench.interfaces import Algorithm, Cohort, Floats, Ints, Losses, Plan, PlanView, Server, Setup, Updates
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.privacy.unprotected import Unlimited
 from dpflbench.randomness import Streams
 from dpflbench.tasks.task import Task
+
+LEAST_BOUND = 2.0**-20  # an adaptive clip is between this and its inverse, in clip bounds
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -39,7 +42,7 @@ class World:
     setup: Setup
     task: Task
     engine: Engine
-    trust: LocalTrust
+    trust: Trusted
     streams: Streams
     server: Server
     weight_decay: float
@@ -65,6 +68,7 @@ class State:
     used: Ints  # [N], over the run
     losses: Losses
     pull: Pull
+    bounds: tuple[float, ...] = (1.0,)  # an adaptive clip before each round, in clip bounds; the last is the present
     points: tuple[tuple[int, Point], ...] = ()
     notes: tuple[dict[str, Any], ...] = ()
 
@@ -144,14 +148,7 @@ def _planned(world: World, state: State, ledger: Ledger | Unlimited) -> State:
     setup, left = world.setup, ledger.left
     view = PlanView(setup, state.round, state.used, left, state.losses)
     plan = world.algorithm.selector.plan(view, world.streams.numpy("select", -1 - state.round))
-    check_plan(
-        plan,
-        n_clients=setup.n_clients,
-        cohort_size=setup.cohort_size,
-        rounds_left=view.rounds_left,
-        who=world.algorithm.name,
-    )
-    check_affordable(plan, left, state.used, setup, world.algorithm.name)
+    calibration = settled_plan(world, plan, left, view)
     accountant = setup.accountant
     if not accountant.adaptive and (plan.horizon < setup.rounds or plan.probe is not None):
         raise RunEnded(
@@ -163,15 +160,49 @@ def _planned(world: World, state: State, ledger: Ledger | Unlimited) -> State:
         state,
         plan=plan,
         plan_end=state.round + int(plan.horizon),
-        calibration=calibrate(plan, left, setup),
+        calibration=calibration,
         uses_left=plan.uses.astype(np.int64),
         notes=(*state.notes, note),
     )
 
 
+def settled_plan(world: World, plan: Plan, left: Floats, view: PlanView) -> Calibration:
+    """The noise of a plan; PluginError or RunEnded if it is none that this frame can keep and pay for."""
+    setup, who = world.setup, world.algorithm.name
+    check_plan(
+        plan,
+        n_clients=setup.n_clients,
+        cohort_size=setup.cohort_size,
+        rounds_left=view.rounds_left,
+        who=who,
+        cohorts=setup.cohorts,
+    )
+    if plan.probe is not None and not setup.probes:
+        raise RunEnded(
+            f"{who} asks for clients' losses, which nobody sees in this frame; allowed: plans without a probe"
+        )
+    if plan.adaptive is not None and (setup.unit == "example" or setup.trust.rows or setup.cohorts == "poisson"):
+        raise RunEnded(
+            f"{who} adapts the clip of whole clients by a sum over exact cohorts; allowed: privacy.unit: client with "
+            "privacy.trust: secure_sum or central and federation.cohorts: exact"
+        )
+    check_affordable(plan, left, view.used, setup, who)
+    calibration = calibrate(plan, left, setup)
+    used = np.flatnonzero(plan.uses > 0)
+    everybody = facts_of(used, setup, calibration.variance(setup.mechanism), view.round)
+    try:
+        return world.trust.settled(calibration, everybody, world.algorithm.aggregator, setup)
+    except PluginError as e:
+        raise PluginError(f"aggregator of {who}: {e}") from None
+
+
 def _terms(plan: Plan) -> dict[str, Any]:
     """What of a plan changes sensitivities: kept in the record, so that `dpflbench verify` can recompute them."""
     terms: dict[str, Any] = {}
+    if plan.cohorts is not None:
+        terms["cohorts"] = np.asarray(plan.cohorts, dtype=np.int64)
+    if plan.adaptive is not None:
+        terms["adaptive"] = asdict(plan.adaptive)
     if plan.clip_factor is not None:
         terms["clip_factor"] = np.asarray(plan.clip_factor, dtype=np.float64)
     if plan.probe is not None:
@@ -182,7 +213,9 @@ def _terms(plan: Plan) -> dict[str, Any]:
 def play(world: World, state: State, ledger: Ledger | Unlimited, clock: Clock) -> State:
     """The state after one round of a plan."""
     setup, (plan, calibration) = world.setup, state.planned
-    cohort = draw_cohort(state.uses_left, state.plan_end - state.round, world.streams.numpy("select", state.round))
+    cohort = next_cohort(world, plan, state.uses_left, state.plan_end, state.round)
+    facts = facts_of(cohort, setup, calibration.variance(setup.mechanism), state.round, state.theta)
+    first = state.round == state.plan_end - int(plan.horizon)
     rows, lr = torch.as_tensor(cohort, device=state.phi.device), setup.lr(state.round)
     part = Participation(
         round=state.round,
@@ -195,15 +228,16 @@ def play(world: World, state: State, ledger: Ledger | Unlimited, clock: Clock) -
         rule=world.algorithm.rule,
         own={name: value[rows] for name, value in state.own.items()},
         shared=state.shared,
+        shown=round_shown(world, plan, calibration, facts, first, state.bounds[-1]),
+        bound=state.bounds[-1],
     )
-    paid = calibration.message.of(cohort)
 
     def computed() -> Messages:
-        with clock.gradients(int((world.task.train.sizes[cohort] * paid.rate * paid.steps).sum())):
+        with clock.gradients(_samples(setup, calibration, cohort)):
             return participate(part, setup, world.trust, world.engine, world.task.train, ledger, world.streams)
 
     messages = world.inspection.of(state.round, computed, (ledger, world.engine))
-    direction, aggregator, pull = _aggregated(world, state, cohort, messages)
+    direction, aggregator, pull = _aggregated(world, state, facts, messages, part.shown)
     if world.weight_decay:  # outside the clip, where it depends on no data
         direction = direction + world.weight_decay * state.theta
     step, server = stepped(world.server, direction, state.server)
@@ -211,7 +245,7 @@ def play(world: World, state: State, ledger: Ledger | Unlimited, clock: Clock) -
     phi = state.phi.index_copy(0, rows, part.phi - lr * messages.phi) if state.phi.shape[1] else state.phi
     used, uses_left = state.used.copy(), state.uses_left.copy()
     used[cohort] += 1
-    uses_left[cohort] -= 1
+    uses_left[cohort] -= setup.cohorts == "exact"
     after = replace(
         state,
         round=state.round + 1,
@@ -225,6 +259,7 @@ def play(world: World, state: State, ledger: Ledger | Unlimited, clock: Clock) -
         uses_left=uses_left,
         losses=_remembered(state.losses, messages, cohort, state.round),
         pull=pull,
+        bounds=_bounds(state.bounds, plan, messages),
     )
     if not bool(torch.isfinite(theta).all()):
         raise Diverged(f"the model is no longer finite after round {after.round}")
@@ -232,27 +267,54 @@ def play(world: World, state: State, ledger: Ledger | Unlimited, clock: Clock) -
     return _evaluated(world, after) if due else after
 
 
-def _aggregated(world: World, state: State, cohort: Ints, messages: Messages) -> tuple[Tensor, Any, Pull]:
+def next_cohort(world: World, plan: Plan, uses_left: Ints, plan_end: int, round: int) -> Ints:
+    """Who takes part in a round of a plan."""
+    if world.setup.cohorts == "poisson":
+        return drawn_by_coins(plan, world.streams, round, world.algorithm.private)
+    return cohort_of(plan, uses_left, int(plan.horizon) - (plan_end - round), world.streams.numpy("select", round))
+
+
+def round_shown(
+    world: World, plan: Plan, calibration: Calibration, facts: Cohort, first: bool, bound: float = 1.0
+) -> Shown:
+    """What a round shows and costs, from public facts; `first` of its plan."""
+    cohort, aggregator = facts.clients.cpu().numpy(), world.algorithm.aggregator
+    try:
+        return world.trust.shown(calibration, cohort, facts, aggregator, plan.probe, world.setup, first, bound)
+    except PluginError as e:
+        raise PluginError(f"aggregator of {world.algorithm.name}: {e}") from None
+
+
+def _samples(setup: Setup, calibration: Calibration, cohort: Ints) -> int:
+    """Examples that a cohort differentiates, on average."""
+    event = calibration.message.of(cohort)
+    if setup.unit == "client" or calibration.by_coins:  # what is paid for is not what is computed
+        local = setup.local.local if isinstance(setup.local, WholeClient) else setup.local
+        event = local.event(setup.mechanism, np.full(len(cohort), np.inf), setup.n_examples[cohort])
+    return int((setup.n_examples[cohort] * event.rate * event.steps).sum())
+
+
+def _bounds(bounds: tuple[float, ...], plan: Plan, messages: Messages) -> tuple[float, ...]:
+    """The clip bound after a round, if it adapts."""
+    if plan.adaptive is None or messages.within is None:
+        return bounds
+    step = np.exp(-plan.adaptive.rate * (min(1.0, max(0.0, messages.within)) - plan.adaptive.quantile))
+    return (*bounds, float(np.clip(bounds[-1] * step, LEAST_BOUND, 1 / LEAST_BOUND)))
+
+
+def _aggregated(
+    world: World, state: State, facts: Cohort, messages: Messages, shown: Shown | None
+) -> tuple[Tensor, Any, Pull]:
     """The aggregator's direction, refused if it is not one, its next state, and who has pulled so far."""
-    setup, values, (_, calibration) = world.setup, messages.theta.contiguous(), state.planned
-
-    def row(array: Any) -> Tensor:
-        return torch.as_tensor(array, dtype=values.dtype, device=values.device)
-
-    updates = Updates(
-        values=values,
-        clients=torch.as_tensor(cohort, device=values.device),
-        epsilon=row(setup.epsilon[cohort]),
-        delta=row(setup.delta[cohort]),
-        n_examples=row(setup.n_examples[cohort]),
-        variance=row(calibration.variance(setup.mechanism)[cohort]),
-        round=state.round,
-    )
+    values = messages.theta.contiguous()
+    updates = Updates(**{f.name: getattr(facts, f.name) for f in fields(facts)}, values=values)
     if not bool(torch.isfinite(values).all()):
         raise Diverged(f"a gradient is no longer finite in round {state.round}")
     versions, who = values._version, f"aggregator of {world.algorithm.name}"
     try:
-        direction, aggregator, weights = world.trust.combine(world.algorithm.aggregator, updates, state.aggregator)
+        direction, aggregator, weights = world.trust.combine(
+            world.algorithm.aggregator, updates, state.aggregator, shown
+        )
     except PluginError as e:
         raise PluginError(f"{who}: {e}") from None
     if values._version != versions:
@@ -266,7 +328,8 @@ def _aggregated(world: World, state: State, cohort: Ints, messages: Messages) ->
         )
     if not bool(torch.isfinite(direction).all()):
         raise PluginError(f"{who}: made non-finite values of finite updates in round {state.round}")
-    return direction, aggregator, state.pull.after(updates, weights)
+    noise = None if shown is None else shown.variance(world.setup.mechanism)
+    return direction, aggregator, state.pull.after(updates, weights, noise)
 
 
 def _remembered(losses: Losses, messages: Messages, cohort: Ints, round: int) -> Losses:

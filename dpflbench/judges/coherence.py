@@ -42,9 +42,16 @@ def check_coherence(record: Record) -> list[str]:
 
 
 def rounds_done(record: Record) -> int:
-    """Whole rounds played, by the recorded uses."""
+    """Whole rounds played, by the recorded uses; where coins decide who takes part, by what was counted."""
     uses = record.clients.get("uses")
+    if by_coins(record):
+        return 0 if uses is None else int(record.facts["why"]["rounds"])
     return 0 if uses is None else int(uses.sum()) // int(record.config["federation"]["cohort"])
+
+
+def by_coins(record: Record) -> bool:
+    """Whether cohorts are drawn by coins, so that their sizes vary."""
+    return bool(record.config["federation"].get("cohorts") == "poisson")
 
 
 def _status(record: Record) -> Iterator[str]:
@@ -101,7 +108,8 @@ def _clients(record: Record) -> Iterator[str]:
     if "uses" in clients:
         uses, done = clients["uses"], rounds_done(record)
         rounds, cohort = int(federation["rounds"]), int(federation["cohort"])
-        if uses.min() < 0 or uses.max() > done or int(uses.sum()) != done * cohort or done > rounds:
+        whole = by_coins(record) or int(uses.sum()) == done * cohort
+        if uses.min() < 0 or uses.max() > done or not whole or done > rounds:
             yield f"uses sum to {uses.sum()}, which is no number of rounds of {cohort} clients up to {rounds}"
         elif (record.status == "done") and done != rounds:
             yield f"done after {done} of {rounds} rounds by its uses"

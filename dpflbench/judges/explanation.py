@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpflbench.interfaces import Mechanism
-from dpflbench.judges.participation import Rules
+from dpflbench.interfaces import Event, Mechanism
+from dpflbench.judges.participation import GRADIENT, Rules
 from dpflbench.privacy.information import data_coverage, least_variance
 from dpflbench.results.record import Record
 
@@ -35,17 +35,45 @@ def check_explanation(record: Record, rules: Rules) -> Iterator[str]:
     clip = np.full(len(uses), float(record.facts["mechanism"]["clip_norm"]))
     message = rules.local.event(rules.mechanism, clip, clients["n_examples"], 0.0, rules.neighbours)
     message = replace(message, steps=message.steps * rules.passes)
-    limit = least_variance(message, clients["epsilon"], clients["delta"], rounds, rules.accountant.pure)
+    budgets = clients["epsilon"], clients["delta"]
+    limit = least_variance(message, *budgets, rounds, rules.accountant.pure, rules.trust, cohort)
+    if rules.cohorts == "poisson" or "clip_bounds" in record.facts:
+        limit = math.nan  # what it is nobody has shown
     if not _same(how["limit"], limit):
         yield f"the least noise at its budgets is {limit:.3g}, not {how['limit']:.3g}"
     if not _same(record.facts.get("noise_efficiency"), how["limit"] / how["variance"]):
         yield "noise efficiency is not the least noise over what was injected"
+    if not rules.trust.rows:
+        found = _of_sums(record, rules, message, cohort)
+        if not _same(how["variance"], found) and not math.isnan(found):
+            yield f"noise of variance {how['variance']:.3g} a step, its sums have {found:.3g}"
+        return
     least, mean = _noise(record, rules.mechanism, cohort)
     if (message.steps == 1).all() and not how["variance"] >= least * (1 - CLOSE):
         yield f"noise of variance {how['variance']:.3g} a step: with its releases no weights come below {least:.3g}"
     plain = how["weights"] == "plain mean"
     if (message.steps == 1).all() and plain and not _same(how["variance"], mean):
         yield f"noise of variance {how['variance']:.3g} a step, a plain mean of its releases has {mean:.3g}"
+
+
+def _of_sums(record: Record, rules: Rules, message: Event, cohort: int) -> float:
+    """Variance of a step per unit of weight, mean over rounds, where sums were noised; NaN where weights are not told
+    by how far sums move.
+    """
+    events, factor = record.events, np.asarray(record.facts.get("clip_bounds", np.ones(1)), dtype=np.float64)
+    rows = np.flatnonzero(events["kind"] == GRADIENT)
+    if rules.cohorts == "poisson":
+        share = rules.trust.counted(len(record.clients["uses"]))
+        return float(rules.mechanism.variance(events["scale"][rows[:1]])[0]) / share
+    rounds, whose = events["round"][rows], events["client"][rows]
+    clip = factor[rounds] if len(factor) > 1 else 1.0
+    weight = np.bincount(rounds, events["sensitivity"][rows] / (message.sensitivity[whose] * clip))
+    personal = any("clip_factor" in note for note in record.notes)
+    if personal or not math.isclose(float(weight.sum()), float(record.clients["weight"].sum()), rel_tol=CLOSE):
+        return math.nan
+    scale = events["scale"][rows][np.unique(rounds, return_index=True)[1]]
+    noise = rules.mechanism.variance(scale / math.sqrt(rules.trust.counted(cohort)))
+    return float(np.mean(noise / weight**2))
 
 
 def _noise(record: Record, mechanism: Mechanism, cohort: int) -> tuple[float, float]:

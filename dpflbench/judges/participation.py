@@ -12,16 +12,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpflbench.federation.pull import cohort_facts
 from dpflbench.federation.schedule import draw_cohort
-from dpflbench.interfaces import Accountant, LocalUpdate, Mechanism, Neighbours, Probe
+from dpflbench.federation.trust import sum_sensitivity, weights_of
+from dpflbench.interfaces import (
+    Accountant,
+    AdaptiveClip,
+    Aggregator,
+    Cohorts,
+    Event,
+    Floats,
+    Ints,
+    LocalUpdate,
+    Mechanism,
+    Neighbours,
+    Probe,
+    Trust,
+)
 from dpflbench.judges.coherence import EXACT, rounds_done
 from dpflbench.privacy.ledger import KINDS
-from dpflbench.privacy.sensitivity import loss_sensitivity
+from dpflbench.privacy.sensitivity import HALF, loss_sensitivity, quantile_sensitivity
 from dpflbench.randomness import Streams
 from dpflbench.results.record import Record
 
 Array = NDArray[Any]
-GRADIENT, LOSS, JOINT = (KINDS.index(kind) for kind in ("gradient", "loss", "joint"))
+GRADIENT, LOSS, JOINT, QUANTILE = (KINDS.index(kind) for kind in ("gradient", "loss", "joint", "quantile"))
+
+
+WEIGHED = 1e-6  # relative: weights are float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +51,9 @@ class Rules:
     local: LocalUpdate
     neighbours: Neighbours
     passes: int  # of the algorithm's local rule
+    aggregator: Aggregator
+    trust: Trust
+    cohorts: Cohorts
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +65,8 @@ class Noted:
     rounds: int  # charged under it
     probe: Probe | None
     clip_factor: Array  # [N]
+    cohorts: Array | None  # [rounds, K], where it names them
+    adaptive: AdaptiveClip | None
     rows: Array  # of its releases, in order
 
     @property
@@ -51,17 +74,22 @@ class Noted:
         """What a participation releases under it, in order."""
         if self.probe is not None and self.probe.joint:
             return [JOINT]
+        if self.adaptive is not None:
+            return [GRADIENT, QUANTILE]
         return [GRADIENT, *[LOSS] * (self.probe.count if self.probe else 0)]
 
 
 def check_participation(record: Record, rules: Rules) -> list[str]:
     """What of the releases does not follow from configuration, plans and seed."""
+    if rules.cohorts == "poisson":
+        problems = list(_by_coins(record, rules))
+        return problems if (record.events["scale"] > 0).all() else ["a release without noise", *problems]
     problems = [*_extent(record), *_schedule(record)]
     for plan in _noted(record):
         problems += _kinds(record, plan) or [
             *_cohorts(record, plan),
-            *_sensitivities(record, plan, rules),
-            *_scales(record, plan),
+            *(_sensitivities(record, plan, rules) if rules.trust.rows else _sums(record, plan, rules)),
+            *_scales(record, plan, rules.trust),
             *_shares(record, plan, rules.accountant),
         ]
     return problems if (record.events["scale"] > 0).all() else ["a release without noise", *problems]
@@ -77,7 +105,9 @@ def _noted(record: Record) -> Iterator[Noted]:
         if factor.shape != (n,) or not (np.isfinite(factor) & (factor > 0)).all():
             raise ValueError(f"clip factors of the plan of round {start} are none")
         rows = np.flatnonzero((rounds >= start) & (rounds < stop))
-        yield Noted(start, stop, len(np.unique(rounds[rows])), probe, factor, rows)
+        named = None if note.get("cohorts") is None else np.sort(np.asarray(note["cohorts"], dtype=np.int64), axis=1)
+        adaptive = AdaptiveClip(**note["adaptive"]) if note.get("adaptive") is not None else None
+        yield Noted(start, stop, len(np.unique(rounds[rows])), probe, factor, named, adaptive, rows)
 
 
 def _extent(record: Record) -> Iterator[str]:
@@ -97,7 +127,7 @@ def _schedule(record: Record) -> Iterator[str]:
     """
     federation, events = record.config["federation"], record.events
     n, size = int(federation["clients"]), int(federation["cohort"])
-    taking_part = events["kind"] != LOSS
+    taking_part = np.isin(events["kind"], (GRADIENT, JOINT))
     pairs = events["round"].astype(np.int64) * n + events["client"]
     cohort, times = np.unique(pairs[taking_part], return_counts=True)
     if (times > 1).any():
@@ -134,6 +164,9 @@ def _cohorts(record: Record, plan: Noted) -> list[str]:
     if plan.rounds != plan.stop - plan.start:
         return []
     client = record.events["client"][plan.rows].reshape(plan.rounds, len(plan.kinds), size)
+    if plan.cohorts is not None:
+        same = plan.cohorts.shape == (plan.rounds, size) and (client == plan.cohorts[:, None, :]).all()
+        return [] if same else [f"plan of round {plan.start}: not the cohorts it names"]
     uses = np.bincount(client[:, 0].ravel(), minlength=n)
     drawn = _drawn(int(record.config["seed"]), plan.start, plan.rounds, uses.tobytes())
     wrong = (client != drawn[:, None, :]).any((1, 2)) if drawn.shape == (plan.rounds, size) else np.ones(1, bool)
@@ -182,9 +215,102 @@ def _sensitivities(record: Record, plan: Noted, rules: Rules) -> Iterator[str]:
                 break
 
 
-def _scales(record: Record, plan: Noted) -> Iterator[str]:
-    """Noise is chosen once a plan: a client's releases of one kind have one scale."""
+def _sums(record: Record, plan: Noted, rules: Rules) -> Iterator[str]:
+    """Every sum moves by what its weights, clip bound and client sizes imply, and tells who is within the clip by
+    halves.
+    """
+    events, clients = record.events, record.clients
+    clip = float(record.config["privacy"]["clip"]) * plan.clip_factor
+    message = rules.local.event(rules.mechanism, clip, clients["n_examples"].astype(np.int64), 0.0, rules.neighbours)
+    bounds = np.asarray(record.facts.get("clip_bounds", ()), dtype=np.float64)
+    for kind, rows in _rounds_of(record, plan):
+        whose, round = events["client"][rows].astype(np.int64), int(events["round"][rows[0]])
+        if kind == QUANTILE:
+            half, each = np.full(len(whose), HALF), np.full(len(whose), 1.0 / len(whose))
+            moves = np.full(len(whose), quantile_sensitivity(rules.neighbours))
+            found: Floats | None = sum_sensitivity(each, moves, half, len(rows))
+        else:
+            found = sums_of(record, rules, message, clip, whose, round, len(whose))
+            if found is not None and plan.adaptive is not None:
+                found = found * (bounds[round] if round < len(bounds) else np.nan)
+        wrong = np.zeros(0, int) if found is None else _unlike(events["sensitivity"][rows], found)
+        if len(wrong) or (events["rate"][rows] != 1).any() or (events["steps"][rows] != 1).any():
+            at = wrong[0] if len(wrong) else 0
+            yield (
+                f"round {round}, client {whose[at]}: {KINDS[kind]} sensitivity {events['sensitivity'][rows[at]]:.9g}, "
+                f"weight, clip and size give {found[at] if found is not None else np.nan:.9g} in one sum of everybody"
+            )
+            return
+
+
+def sums_of(
+    record: Record, rules: Rules, message: Event, clip: Array, whose: Ints, round: int, terms: int, rate: Any = None
+) -> Floats | None:
+    """How far a sum moves for each of its clients; None where weights hang on noise and cannot be had again."""
+    clients = record.clients
+    epsilon, delta, size = (np.asarray(clients[name], dtype=np.float64) for name in ("epsilon", "delta", "n_examples"))
+    guesses = np.ones(len(size)), np.linspace(1.0, 2.0, len(size))
+    asked = [weights_of(rules.aggregator, cohort_facts(whose, epsilon, delta, size, v, round)) for v in guesses]
+    if not np.allclose(asked[0], asked[1], rtol=EXACT, atol=0):
+        return None
+    weights = asked[0] if rate is None else asked[0] / float(np.asarray(rate) @ asked[0])
+    return sum_sensitivity(weights, message.sensitivity[whose], clip[whose], terms)
+
+
+def _unlike(found: Array, wanted: Array) -> Array:
+    return np.flatnonzero(~np.isclose(found, wanted, rtol=WEIGHED, atol=0))
+
+
+def _rounds_of(record: Record, plan: Noted) -> Iterator[tuple[int, Array]]:
+    """The releases of a plan, round by round and kind by kind."""
+    size = int(record.config["federation"]["cohort"])
+    for i, rows in enumerate(np.split(plan.rows, range(size, len(plan.rows), size))):
+        yield plan.kinds[i % len(plan.kinds)], rows
+
+
+def _by_coins(record: Record, rules: Rules) -> Iterator[str]:
+    """Poisson cohorts: everybody that may be drawn is charged once, before the first round and for all of them; who was
+    drawn follows from rates and key.
+    """
+    events, federation = record.events, record.config["federation"]
+    n, size, rounds = (int(federation[name]) for name in ("clients", "cohort", "rounds"))
+    whose, rate = events["client"].astype(np.int64), events["rate"]
+    if len(np.unique(whose)) != len(whose) or events["round"].any() or (events["kind"] != GRADIENT).any():
+        yield "a Poisson plan is charged once a client, before its first round"
+        return
+    if len(record.notes) != 1 or (events["steps"] != rounds).any() or abs(rate.sum() - size) > 1e-5 * size:
+        yield f"rates of {rate.sum():.6g} clients a round over {events['steps'].max(initial=0)} rounds; not its cohorts"
+    if len(np.unique(events["scale"])) > 1:
+        yield "noise of several scales in the sums of one plan"
+    plan = next(_noted(record))
+    clip = float(record.config["privacy"]["clip"]) * plan.clip_factor
+    sizes = record.clients["n_examples"].astype(np.int64)
+    message = rules.local.event(rules.mechanism, clip, sizes, 0.0, rules.neighbours)
+    found = sums_of(record, rules, message, clip, whose, 0, 4 * size + 64, rate)
+    if found is not None and len(wrong := _unlike(events["sensitivity"], found)):
+        at = wrong[0]
+        yield (
+            f"client {whose[at]}: sensitivity {events['sensitivity'][at]:.9g}, weight, clip and size give "
+            f"{found[at]:.9g}"
+        )
+    noise, every = record.facts["noise"], np.zeros(n)
+    every[whose] = rate
+    streams, uses = Streams(int(record.config["seed"]), bytes.fromhex(noise["key"]), noise["run"]), np.zeros(n, int)
+    for t in range(rounds_done(record)):
+        uses += streams.draws("cohort", t).coins(every)
+    if "uses" in record.clients and not np.array_equal(uses, record.clients["uses"]):
+        yield "the recorded uses are not those that rates and key draw"
+
+
+def _scales(record: Record, plan: Noted, trust: Trust) -> Iterator[str]:
+    """Noise is chosen once a plan: a client's releases of one kind have one scale. Of a sum there is one a round."""
     events = record.events
+    if not trust.rows:
+        for kind, rows in _rounds_of(record, plan):
+            if len(np.unique(events["scale"][rows])) > 1:
+                yield f"round {events['round'][rows[0]]}: {KINDS[kind]} noise of several scales in one sum"
+                return
+        return
     for kind in sorted(set(plan.kinds)):
         rows = plan.rows[events["kind"][plan.rows] == kind]
         first: Mapping[int, float] = dict(zip(events["client"][rows][::-1], events["scale"][rows][::-1], strict=True))

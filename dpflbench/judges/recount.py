@@ -14,8 +14,10 @@ from dpflbench.assembly import Assembler
 from dpflbench.canonical import content_digest
 from dpflbench.catalogue import Catalogue
 from dpflbench.errors import DpflbenchError
+from dpflbench.federation.local import protecting
+from dpflbench.frame import Frame
 from dpflbench.hookspecs import KINDS as KINDS_OF_PARTS
-from dpflbench.interfaces import Accountant, Event, Mechanism
+from dpflbench.interfaces import Accountant, Algorithm, Event, Mechanism, Trust
 from dpflbench.judges.coherence import EXACT, check_coherence
 from dpflbench.judges.explanation import check_explanation
 from dpflbench.judges.participation import Rules, check_participation
@@ -44,23 +46,36 @@ def rules_of(config: Mapping[str, Any], catalogue: Catalogue) -> Rules:
     """The installed parts a record names; DpflbenchError if one is not installed."""
     noise = {k: v for k, v in config["privacy"]["mechanism"].items() if k != "accountant"}
     accountant = config["privacy"]["mechanism"]["accountant"]
-    local = _made(catalogue, "local_updates", config["federation"]["local"])
+    local, algorithm = _made(catalogue, "local_updates", config["federation"]["local"]), _algorithm(config, catalogue)
+    frame = Frame(
+        trust_in(config), config["privacy"].get("unit", "example"), config["federation"].get("cohorts", "exact"), local
+    )
     return Rules(
         _made(catalogue, "mechanisms", noise),
         _made(catalogue, "accountants", accountant),
-        local,
-        config["privacy"].get("neighbours", local.neighbours),
-        _passes(config["algorithm"], catalogue) if local.ruled else 1,
+        protecting(local, frame.unit),
+        config["privacy"].get("neighbours", frame.neighbours),
+        int(algorithm.rule.passes) if local.ruled and frame.unit == "example" else 1,
+        algorithm.aggregator,
+        frame.trust,
+        frame.cohorts,
     )
 
 
-def _passes(given: Mapping[str, Any], catalogue: Catalogue) -> int:
-    """How often the local rule of an algorithm goes over its steps."""
+def trust_in(config: Mapping[str, Any]) -> Trust:
+    """The trust that a canonical configuration names."""
+    given: Any = (config.get("privacy") or {}).get("trust", "local")
+    return Trust(given) if isinstance(given, str) else Trust(**given)  # type: ignore[arg-type]
+
+
+def _algorithm(config: Mapping[str, Any], catalogue: Catalogue) -> Algorithm:
+    """The algorithm of a record."""
     problems: list[str] = []
-    made = Assembler(catalogue, problems).algorithm(given, "algorithm")
+    made = Assembler(catalogue, problems).algorithm(config["algorithm"], "algorithm")
     if problems:
         raise DpflbenchError(problems[0])
-    return int(made.value.rule.passes)
+    found: Algorithm = made.value
+    return found
 
 
 def _made(catalogue: Catalogue, kind: str, given: Mapping[str, Any]) -> Any:

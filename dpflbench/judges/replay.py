@@ -5,6 +5,7 @@ What is compared is the record's digest: everything but what was measured. Along
 last bits, or another device, leaves a run that ends elsewhere unverified and not irreproducible.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from dpflbench.errors import DataError, DpflbenchError
 from dpflbench.execution.attempt import Place, assembly_of, execute
 from dpflbench.execution.prepare import threads
 from dpflbench.execution.yardstick import numerics
+from dpflbench.judges.coherence import EXACT
 from dpflbench.planning import Run
 from dpflbench.privacy.residuals import LIMIT, Tape, examine, shadowed
 from dpflbench.results.record import Record
@@ -117,6 +119,11 @@ def _noise(again: Record, assembly: Assembly, tape: Tape) -> list[str]:
     found = examine(tape, assembly.privacy.mechanism.law)
     odd = [f"its noise is not what its ledger says ({test.name}): {test.about}" for test in found.alarms]
     drawn = np.concatenate([scale for *_, scale in tape.kept])
-    if not np.isin(drawn, again.events["scale"]).all():
+    trust, federation = assembly.frame.trust, assembly.federation
+    among = federation.cohort if federation.cohorts == "exact" else federation.clients
+    counted = drawn if trust.rows else drawn * math.sqrt(trust.counted(among))  # the ledger has what is counted on
+    charged_for = np.sort(again.events["scale"])
+    near = charged_for[np.clip(np.searchsorted(charged_for, counted * (1 - EXACT)), 0, len(charged_for) - 1)]
+    if not (np.isin(drawn, charged_for).all() if trust.rows else np.isclose(counted, near, rtol=2 * EXACT).all()):
         odd.append("its noise was drawn at scales that are not in its ledger")
     return odd

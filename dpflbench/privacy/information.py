@@ -20,6 +20,15 @@ x_nt² / 2. Squares favour a budget spent in few uses, and in a round few client
 is carried by one client that spends Q / T on it, the second where each client spends all at once and rounds balance.
 A *plain mean* of K has V_t = Σ 2 / x_nt² / K², least for equal x: V ≥ 2 K T² / Q², K times the first.
 
+*Sums* (`trust: secure_sum | central`, exact cohorts, Gaussian). One noise protects a whole cohort. Let x_nt be
+sqrt(c_nt) / Δ_n, where c_nt is what client n spends on round t: then σ_t ≥ a_nt / x_nt for all n, so with unit weight
+σ_t ≥ 1 / y_t, y_t = Σ_n x_nt. Σ_t x_nt² ≤ I_n as above, the mean of y_t^-2 is at least T / Σ y_t² (convexity), and Σ
+y_t² is at most (Σ_n sqrt(I_n))² (triangle inequality) and at most K Σ_n I_n (Cauchy's inequality, K clients a round).
+So V is at least T / min((Σ sqrt(I_n))², K Σ I_n), over h where a share h of the noise is counted on. The first is
+reached where everybody takes part in every round and weighs as 1 / scale, the second where all budgets are equal. A
+sum needs up to K times less variance than rows: that is what trust buys. Under Poisson cohorts no limit is known
+here.
+
 **Data coverage** is the share of examples behind the steps: with w_n a client's weight added up over rounds, each of
 its D_n examples has weight w_n / D_n, and the effective number of examples (Σ v_i)² / Σ v_i² (Kish) over their number M
 is (Σ w_n)² / (M Σ w_n² / D_n). It is 1 where every example weighs the same.
@@ -29,7 +38,7 @@ import math
 
 import numpy as np
 
-from dpflbench.interfaces import Event, Floats, Ints, Setup
+from dpflbench.interfaces import Event, Floats, Ints, Setup, Trust
 from dpflbench.privacy.gaussian_dp import mu_of
 
 UNKNOWN = math.nan
@@ -37,18 +46,30 @@ UNKNOWN = math.nan
 
 def variance_limit(setup: Setup) -> float:
     """The least mean variance of noise in one coordinate of a direction, at the budgets of a run; NaN where no limit is
-    known: sampled or several releases a participation, other laws, Laplace noise that is not priced by epsilon alone.
+    known: sampled or several releases a participation, Poisson cohorts, other laws, Laplace noise that is not priced by
+    epsilon alone or that is added to a sum.
     """
-    return least_variance(setup.message(), setup.epsilon, setup.delta, setup.rounds, setup.accountant.pure)
+    if setup.cohorts == "poisson":
+        return UNKNOWN
+    pure, size = setup.accountant.pure, setup.cohort_size
+    return least_variance(setup.message(), setup.epsilon, setup.delta, setup.rounds, pure, setup.trust, size)
 
 
-def least_variance(message: Event, epsilon: Floats, delta: Floats, rounds: int, pure: bool) -> float:
-    """The same from one message of every client [N], budgets [N], and whether the accountant is pure."""
-    once = (message.rate == 1).all() and (message.steps == 1).all()
+def least_variance(
+    message: Event, epsilon: Floats, delta: Floats, rounds: int, pure: bool, trust: Trust | None = None, cohort: int = 1
+) -> float:
+    """The same from one message of every client [N], budgets [N], whether the accountant is pure, and what the server
+    sees of how many.
+    """
+    once, sums = (message.rate == 1).all() and (message.steps == 1).all(), trust is not None and not trust.rows
     if not once or not np.isfinite(message.sensitivity).all():
         return UNKNOWN
+    if message.law == "gaussian" and trust is not None and sums:
+        return sum_limit(mu_of(epsilon, delta) / message.sensitivity, rounds, cohort) / trust.counted(cohort)
     if message.law == "gaussian":
         return gaussian_limit(mu_of(epsilon, delta) / message.sensitivity, rounds)
+    if sums:
+        return UNKNOWN
     if message.law == "laplace" and pure:
         return laplace_limit(epsilon / message.sensitivity, rounds)
     return UNKNOWN
@@ -66,6 +87,11 @@ def mean_limit(setup: Setup) -> float:
 def gaussian_limit(ratio: Floats, rounds: int) -> float:
     """T / Σ I_n, from mu_n / Δ_n [N]."""
     return rounds / float(np.sum(np.square(ratio)))
+
+
+def sum_limit(ratio: Floats, rounds: int, cohort: int) -> float:
+    """T / min((Σ sqrt(I_n))², K Σ I_n), from mu_n / Δ_n [N]."""
+    return rounds / min(float(np.sum(ratio)) ** 2, cohort * float(np.sum(np.square(ratio))))
 
 
 def laplace_limit(ratio: Floats, rounds: int) -> float:

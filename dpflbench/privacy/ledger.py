@@ -22,7 +22,7 @@ from dpflbench.errors import BudgetExceeded, RunEnded
 from dpflbench.interfaces import Accountant, Event, Floats, Ints
 from dpflbench.privacy.chain import COLUMNS, Chain, chain_of
 
-KINDS = ("gradient", "loss", "joint")  # Record.events["kind"] counts them
+KINDS = ("gradient", "loss", "joint", "quantile")  # Record.events["kind"] counts them
 BUDGET_SHARE, LIMIT_SHARE = 1 - 2.0**-33, 1 - 2.0**-34
 NOT_FROZEN = -1
 Array = NDArray[Any]

@@ -1,7 +1,8 @@
 """What a neighbour is, and how far one can move a client's message: the only place that decides either.
 
-Two data sets of a client are neighbours when they differ in ONE EXAMPLE (sample-level privacy). `replace`: by any other
-example. `zero_out`: by one that contributes nothing, the gradient and the loss 0 at every model. Whoever keeps zero_out
+Two data sets of a client are neighbours when they differ in ONE EXAMPLE (sample-level privacy, `privacy.unit:
+example`) or, with `unit: client`, in as many as one likes. `replace`: by any other examples. `zero_out`: by ones that
+contribute nothing, the gradient and the loss 0 at every model; of a whole client, the message. Whoever keeps zero_out
 at epsilon keeps replace at 2 epsilon (and a delta that grows by 1 + exp(epsilon)), so that tables of the two are not
 comparable and a table has one. Under both, sizes are equal, so n_examples is public: it may scale noise, weigh clients
 and stand in a record. What is divided by below is public too: a client's size, or the EXPECTED size of a batch drawn
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 from dpflbench.errors import DpflbenchError
 from dpflbench.interfaces import Floats, Neighbours
 
+HALF = 0.5
 CLIPS = {"zero_out": 1.0, "replace": 2.0}  # how far one example moves a sum of clipped gradients, in clip bounds
 
 
@@ -67,6 +69,26 @@ def joint_sensitivity(
     loose.
     """
     return gradient_sensitivity(clip_norm, n_examples, neighbours) + 2.0 * loss_sensitivity(loss_bound, n_examples)
+
+
+def quantile_sensitivity(neighbours: Neighbours = "replace") -> float:
+    """1, or 1/2 under zero_out: the most a whole client moves Σ (b_n - 1/2), b_n whether its message is within a clip.
+
+    Proof. Its term is 1/2 or -1/2; zero_out makes it 0. Nobody else's term depends on it.
+    """
+    return HALF * CLIPS[neighbours]
+
+
+def client_sensitivity(clip_norm: ArrayLike, neighbours: Neighbours = "replace") -> Floats:
+    """2 clip_norm, or 1: the most the message of a whole client moves when all its data changes. [...] → [...].
+
+    Proof. The message, however it was computed, is clipped as a whole to norm clip_norm: old and new one are at most
+    the sum of their norms apart, and under zero_out (the client contributes nothing) one of the two is 0. Neither size
+    nor batches nor steps matter, so local training is ordinary SGD, and the clip comes last. Clipping every example's
+    gradient instead bounds the mean of all steps too, but nobody need compute those.
+    """
+    bound, _ = _positive(clip_norm=clip_norm, one=1.0)
+    return np.asarray(CLIPS[neighbours] * bound)
 
 
 def _positive(**values: ArrayLike) -> tuple[Floats, Floats]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from dpflbench.errors import BudgetExceeded, DpflbenchError, PluginError
 from dpflbench.federation.calibration import Calibration, calibrate, check_affordable
-from dpflbench.federation.schedule import check_plan, draw_cohort
+from dpflbench.federation.schedule import check_plan, cohort_of
 from dpflbench.interfaces import Accountant, Ints, Losses, Mechanism, Plan, PlanView, Selector, Setup
 from dpflbench.privacy.ledger import Ledger
 from dpflbench.randomness import Streams
@@ -79,7 +79,7 @@ def played(selector: Any, setup: Setup, seed: int, who: str) -> list[dict[str, A
         calibration = calibrate(plan, ledger.left, setup)
         end, uses_left = round + int(plan.horizon), plan.uses.astype(np.int64)
         for now in range(round, end):
-            cohort = draw_cohort(uses_left, end - now, streams.numpy("select", now))
+            cohort = cohort_of(plan, uses_left, now - round, streams.numpy("select", now))
             _charged(ledger, plan, calibration, cohort, now, who)
             uses_left[cohort] -= 1
             used[cohort] += 1
@@ -91,6 +91,8 @@ def played(selector: Any, setup: Setup, seed: int, who: str) -> list[dict[str, A
                 "cost": plan.cost,
                 "clip_factor": plan.clip_factor,
                 "probe": plan.probe,
+                "cohorts": plan.cohorts,
+                "adaptive": plan.adaptive,
                 "notes": dict(plan.notes),
             }
         )

@@ -26,6 +26,8 @@ Differs:
   its own. `probe: literal` sends both losses in one message with the gradient at the paper's sensitivity 2 (B + Θ) /
   D_n. The second loss is then taken at w^(t-1) minus the client's own noisy step: with the paper's noiseless step that
   sensitivity does not hold, because the point of evaluation itself would depend on the data.
+* Where nobody sees a client's loss (`privacy.trust: secure_sum` or `central`, `privacy.unit: client`) there is no stage
+  1: all rounds are planned by noise alone.
 * Every sample's loss is clipped to [0, Θ]: ln(classes) is no bound on cross-entropy.
 * `heterogeneity` and `constants` default to estimators that noise does not drown; `paper` and `p2` are the literal
   ones.
@@ -90,7 +92,7 @@ class BiasedSelection:
         """Return the uses of stage 1 with its probe at round 0, later those of stage 2; at once all uses if nothing is
         probed.
         """
-        wanted = self.heterogeneity != "zero" and 0 < self.probe_rounds < view.setup.rounds
+        wanted = self.heterogeneity != "zero" and 0 < self.probe_rounds < view.setup.rounds and view.setup.probes
         return self._probing(view, rng) if wanted and view.round == 0 else self._final(view)
 
     def _probing(self, view: PlanView, rng: np.random.Generator) -> Plan:

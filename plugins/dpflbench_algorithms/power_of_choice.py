@@ -102,7 +102,8 @@ def power_of_choice(
     candidates: int | None = None, cap: float = 2.0, probe_share: float = 0.05, loss_bound: float | None = None
 ) -> Algorithm:
     """Power-of-choice: loss-biased selection, plain mean."""
-    return Algorithm("Power-of-choice", PowerOfChoice(candidates, cap, probe_share, loss_bound), Mean())
+    selector = PowerOfChoice(candidates, cap, probe_share, loss_bound)
+    return Algorithm("Power-of-choice", selector, Mean(), losses=True)
 
 
 @hookimpl

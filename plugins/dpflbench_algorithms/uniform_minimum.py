@@ -37,7 +37,7 @@ class UniformMinimum:
 
 def uniform_minimum() -> Algorithm:
     """Uniform-minimum: uniform selection, everybody at the strictest client's price, plain mean."""
-    return Algorithm("Uniform-minimum", UniformMinimum(), Mean())
+    return Algorithm("Uniform-minimum", UniformMinimum(), Mean(), frame={"cohorts": "exact"})
 
 
 @hookimpl

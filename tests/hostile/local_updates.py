@@ -69,8 +69,8 @@ class Stuck:
     def __init__(self, draws):
         self.draws, self.first = draws, None
 
-    def uniform(self, shape):
-        self.first = self.draws.uniform(shape) if self.first is None else self.first
+    def coins(self, rate):
+        self.first = self.draws.coins(rate) if self.first is None else self.first
         return self.first
 
 
