@@ -12,7 +12,7 @@ import numpy as np
 
 from dpflbench.catalogue import Catalogue, Part
 from dpflbench.federation.local import protecting
-from dpflbench.frame import Frame
+from dpflbench.frame import PrivacyFrame
 from dpflbench.hookspecs import KINDS, kind_of, noun
 from dpflbench.interfaces import (
     Accountant,
@@ -76,7 +76,7 @@ class Assembly:
         return named or self.frame.neighbours
 
     @property
-    def frame(self) -> Frame:
+    def frame(self) -> PrivacyFrame:
         """Who is trusted and protected, how cohorts come about, and what a participation computes."""
         return frame_of(self.federation, self.privacy)
 
@@ -85,11 +85,11 @@ class Assembly:
         return replace(self, config=Canonical(Normalised(Raw({**self.config, "seed": seed}))))
 
 
-def frame_of(federation: Federation, privacy: PrivacySection | None) -> Frame:
+def frame_of(federation: Federation, privacy: PrivacySection | None) -> PrivacyFrame:
     """The frame of a run; without privacy nobody minds rows, but Poisson cohorts are divided by what is expected."""
     usual = Trust() if federation.cohorts == "exact" or privacy is not None else Trust("central")
     trust, unit = ((privacy.trust or usual), privacy.unit) if privacy else (usual, UNPROTECTED)
-    return Frame(trust, unit, federation.cohorts, federation.local)
+    return PrivacyFrame(trust, unit, federation.cohorts, federation.local)
 
 
 def compose(selector: Selector, aggregator: Aggregator, transform: LocalTransform, rule: LocalRule) -> Algorithm:
@@ -277,7 +277,7 @@ def assemble(
     if federation is not INVALID:
         said = config.get("privacy")
         unit: Unit = "client" if isinstance(said, Mapping) and said.get("unit") == "client" else "example"
-        frame = Frame(Trust(), unit, federation.value.cohorts, federation.value.local)
+        frame = PrivacyFrame(Trust(), unit, federation.value.cohorts, federation.value.local)
         usual, relation = frame.accountant, frame.neighbours
     privacy = read.once(read.privacy, config.get("privacy", {}), private, clip, usual, relation)
     counterfactual = read_counterfactual(config.get("counterfactual"), problems)

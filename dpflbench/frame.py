@@ -22,7 +22,7 @@ from dpflbench.interfaces import (
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class PrivacyFrame:
     """One combination."""
 
     trust: Trust

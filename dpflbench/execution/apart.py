@@ -34,6 +34,7 @@ from dpflbench.execution import processes, sandbox
 from dpflbench.execution.wire import pack, unpack
 from dpflbench.hookspecs import KINDS
 from dpflbench.interfaces import (
+    AdaptiveClip,
     Algorithm,
     Cohort,
     Layout,
@@ -209,8 +210,12 @@ class SelectorApart:
         """Return its plan."""
         facts = {"round": view.round, "used": view.used, "left": view.left, "losses": _columns(view.losses)}
         found = self.link.ask("plan", **facts, rng=rng.bit_generator.state)
-        probe = found.pop("probe")
-        return Plan(**found, probe=None if probe is None else Probe(**probe))
+        probe, adaptive = found.pop("probe"), found.pop("adaptive")
+        return Plan(
+            **found,
+            probe=None if probe is None else Probe(**probe),
+            adaptive=None if adaptive is None else AdaptiveClip(**adaptive),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,8 +322,9 @@ class ServerCode:
         plan = self.selector.plan(PlanView(self.setup, round, used, left, Losses(**losses)), generator)
         if not isinstance(plan, Plan):
             raise PluginError(f"plan returned {type(plan).__name__}; expected a Plan")
-        probe = None if plan.probe is None else asdict(plan.probe)
-        return {**_columns(plan), "notes": dict(plan.notes), "probe": probe}
+        asked = {name: getattr(plan, name) for name in ("probe", "adaptive")}
+        plain = {name: None if value is None else asdict(value) for name, value in asked.items()}
+        return {**_columns(plan), "notes": dict(plan.notes), **plain}
 
     def init(self) -> State:
         """Return the aggregator's first state."""

@@ -15,7 +15,7 @@ from dpflbench.canonical import content_digest
 from dpflbench.catalogue import Catalogue
 from dpflbench.errors import DpflbenchError
 from dpflbench.federation.local import protecting
-from dpflbench.frame import Frame
+from dpflbench.frame import PrivacyFrame
 from dpflbench.hookspecs import KINDS as KINDS_OF_PARTS
 from dpflbench.interfaces import Accountant, Algorithm, Event, Mechanism, Trust
 from dpflbench.judges.coherence import EXACT, check_coherence
@@ -47,7 +47,7 @@ def rules_of(config: Mapping[str, Any], catalogue: Catalogue) -> Rules:
     noise = {k: v for k, v in config["privacy"]["mechanism"].items() if k != "accountant"}
     accountant = config["privacy"]["mechanism"]["accountant"]
     local, algorithm = _made(catalogue, "local_updates", config["federation"]["local"]), _algorithm(config, catalogue)
-    frame = Frame(
+    frame = PrivacyFrame(
         trust_in(config), config["privacy"].get("unit", "example"), config["federation"].get("cohorts", "exact"), local
     )
     return Rules(

@@ -14,6 +14,7 @@ from dpflbench.report.charts.clients import participation_chart, selection_chart
 from dpflbench.report.charts.curves import rounds_chart, sweep_charts, time_chart
 from dpflbench.report.charts.files import KINDS, figure_path, write_figure
 from dpflbench.report.charts.looks import Look, looks
+from dpflbench.report.charts.trust import trust_chart, trust_names
 from dpflbench.report.charts.tuned import tuning_charts
 from dpflbench.report.charts.why import gap_charts, why_chart
 from dpflbench.report.charts.winners import rank_chart, rank_table, winner_chart
@@ -79,6 +80,7 @@ class Contents:
         v = self.view
         found = [
             rounds_chart(v),
+            trust_chart(v),
             *sweep_charts(v),
             winner_chart(v),
             rank_chart(v),
@@ -95,8 +97,8 @@ class Contents:
 
     @cached_property
     def looks(self) -> dict[str, Look]:
-        """How each algorithm looks in all of them."""
-        return looks(self.view)
+        """How each algorithm, and each way to trust, looks in all of them."""
+        return {**trust_names(self.view), **looks(self.view)}
 
 
 def summary_table(results: Results, why: bool = False) -> str:

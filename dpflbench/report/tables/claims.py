@@ -5,15 +5,18 @@ from dpflbench.report.view import View
 
 CLAIMED = (
     "Epsilon is the promise of one run, made to each client by itself: replacing one of its examples (under zero_out: "
-    "emptying it) changes the probability of whatever its messages show by no more than (ε, δ) say. A table composes "
-    "many runs of one data set.",
+    "emptying it), or with privacy.unit: client all of them, changes the probability of whatever is shown by no more "
+    "than (ε, δ) say. A table composes many runs of one data set.",
+    "Whatever is shown is every message, or under privacy.trust: secure_sum the sums alone, as long as the protocol "
+    "that adds up shows nothing else and the share honest of its clients adds noise (a floating-point stand-in for it "
+    "is simulated); under central the server itself is trusted.",
     "The budget is the guarantee. What is reported as spent is an odometer reading: where a plan depends on earlier "
     "releases the filter theorem (Smith and Thakurta, arXiv 2210.17520) covers the budget, not the reading.",
     "Accounting is exact (gdp, pure) or on the safe side (rdp, pld) for ideal real-valued noise, and what "
     "leaves a client is that noise rounded to a grid without "
     "error, tails included. Its bits hang on a key of 128 bits or more, so δ goes down to 2⁻⁶⁴ and no further.",
-    "Amplification is claimed for the Poisson samples a client draws in secret of its own records, never for who takes "
-    "part, which the server sees.",
+    "Amplification is claimed for the Poisson samples a client draws in secret of its own records, and for who takes "
+    "part where federation.cohorts: poisson keeps that secret; never where the server sees it.",
 )
 NOT_COVERED = (
     "Features fitted on training data (principal components, means and scales), held-out examples included.",

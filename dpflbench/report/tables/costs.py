@@ -51,8 +51,9 @@ def epsilon_table(view: View) -> Table:
         header=("column", "algorithm", "ε allowed", "min", "median", "max", "clients above 99 %", "clients never used"),
         rows=tuple(rows),
         labels=2,
-        caption="Over all clients and seeds, as the ledger has it. A client that never takes part spends nothing; a "
-        "run in which any client overspends is disqualified and not listed here.",
+        caption="Over all clients and seeds, as the ledger has it. A client that never takes part spends nothing; in a "
+        "sum the most demanding member of a cohort sets the noise, and the others keep what they cannot spend. A run "
+        "in which any client overspends is disqualified and not listed here.",
     )
 
 
