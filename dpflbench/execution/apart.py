@@ -32,6 +32,7 @@ from dpflbench.catalogue import GROUP, Catalogue, Part
 from dpflbench.errors import DpflbenchError, PluginError, SuiteError
 from dpflbench.execution import processes, sandbox
 from dpflbench.execution.wire import pack, unpack
+from dpflbench.federation.local import protecting
 from dpflbench.hookspecs import KINDS
 from dpflbench.interfaces import (
     AdaptiveClip,
@@ -56,7 +57,7 @@ from dpflbench.suite_schema import Normalised, Raw
 
 START, END = b"start", b"end"
 BUILT_IN = "dpflbench"  # a distribution
-MADE_THERE = ("mechanism", "accountant", "local")  # of a Setup: parts, which the other side makes for itself
+MADE_THERE = ("mechanism", "accountant", "local", "trust")  # of a Setup, which the other side makes for itself
 _lock = threading.Lock()
 _nursery: list["Nursery"] = []  # of this process
 
@@ -302,7 +303,8 @@ def _made(config: dict[str, Any], parts: Sequence[tuple[str, str, str]], known: 
     layout = Layout(tuple(ParameterTensor(*tensor) for tensor in known["layout"]))
     mechanism, accountant = made.noise
     accountant = accountant.of(known["epsilon"], known["delta"])
-    own = {"mechanism": mechanism, "accountant": accountant, "local": made.federation.local}
+    local = protecting(made.federation.local, made.frame.unit)
+    own = {"mechanism": mechanism, "accountant": accountant, "local": local, "trust": made.frame.trust}
     setup = Setup(**{**known, **own, "layout": layout, "lr": LearningRate(*known["lr"])})
     return ServerCode(made.algorithm.selector, made.algorithm.aggregator, setup)
 

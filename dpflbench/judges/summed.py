@@ -43,9 +43,9 @@ from dpflbench.judges.audit import (
 )
 from dpflbench.judges.bounds import Crossed, audit_curve
 from dpflbench.judges.coherence import EXACT
-from dpflbench.judges.residuals import Examined, Tape, Tested, examine, is_normal, shadowed
 from dpflbench.privacy import pld
 from dpflbench.privacy.ledger import Ledger
+from dpflbench.privacy.residuals import Examined, Tape, Tested, examine, is_normal, shadowed
 from dpflbench.randomness import Streams
 from dpflbench.tasks.task import Shards, Task
 
