@@ -185,7 +185,7 @@ def test_the_suite_of_local_training_has_every_algorithm_that_is_defined_there(c
     assert all(run.federation.local.ruled for run in runs.values())
 
 
-@pytest.mark.parametrize(("name", "cells"), [("rpdp", 30), ("rpdp_noise", 12), ("scaffold", 60)])
+@pytest.mark.parametrize(("name", "cells"), [("rpdp", 24), ("rpdp_noise", 12), ("scaffold", 60)])
 @pytest.mark.shared_data
 def test_the_rows_of_others_can_be_planned(name, cells, catalogue, shared_data):
     planned = plan_suite(load(OTHERS / f"{name}.yaml"), catalogue, shared_data)
