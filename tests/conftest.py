@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tiny import tiny_suite
 from webdriver import Browser, find_browser
 
 REPO = Path(__file__).parent.parent
@@ -61,28 +62,8 @@ def blobs(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def tiny(blobs):
-    """A whole suite as a plain mapping: 8 clients, 6 rounds, a second a dozen runs. Change it, then write or resolve
-    it.
-    """
-    return {
-        "name": "tiny",
-        "task": {
-            "dataset": {"name": "npz", "path": str(blobs)},
-            "model": "softmax",
-            "partition": {"kind": "iid"},
-            "holdout": 0.2,
-        },
-        "federation": {"clients": 8, "cohort": 4, "rounds": 6, "lr": {"initial": 0.5, "decay": 20}},
-        "privacy": {
-            "mechanism": "gaussian",
-            "clip": 1.0,
-            "epsilon": {"kind": "uniform", "low": 0.5, "high": 4.0},
-            "delta": {"kind": "constant", "value": 1e-5},
-        },
-        "evaluate": {"every": 2},
-        "seeds": 1,
-        "algorithms": ["FedSGD", "DPSGD", "WeiAvg"],
-    }
+    """A small suite of one's own: change it, then write or resolve it."""
+    return tiny_suite(blobs)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import csv
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from harness import record_of, run_of
 from places import place
 from record_factory import make_results
 from suite_runs import carry_out, planned_of
+from tiny import tiny_suite
 
 from dpflbench.api.run_suite import explain_table
 from dpflbench.api.showing import shown
@@ -100,17 +102,19 @@ def test_server_code_apart_replays_to_the_bit(tiny, catalogue):
     assert replayed(private, catalogue, "noise", isolated=True).digest == replayed(private, catalogue, "noise").digest
 
 
-def explained(tiny, tmp_path, catalogue):
-    """A suite carried out, and what explains it."""
-    tiny["algorithms"], tiny["seeds"] = ["FedSGD", "DPSGD", "WeiAvg"], 2
-    planned, store = planned_of(tiny, tmp_path, catalogue), Store(tmp_path / "results")
+@pytest.fixture(scope="module")
+def explained(blobs, tmp_path_factory, catalogue):
+    """A suite carried out, and what explains it; for reading."""
+    folder = tmp_path_factory.mktemp("explained")
+    body = {**tiny_suite(blobs), "algorithms": ["FedSGD", "DPSGD", "WeiAvg"], "seeds": 2}
+    planned, store = planned_of(body, folder, catalogue), Store(folder / "results")
     carry_out(planned, store, catalogue)
     explain_table(planned, store, catalogue, in_this_process(catalogue, place()), Stop(), shown(False))
     return planned, store
 
 
-def test_counterfactuals_are_kept_found_again_and_in_no_table_but_their_own(tiny, tmp_path, catalogue):
-    planned, store = explained(tiny, tmp_path, catalogue)
+def test_counterfactuals_are_kept_found_again_and_in_no_table_but_their_own(explained, catalogue):
+    planned, store = explained
     results = store.results()
     assert set(results.records) == set(planned.runs)
     assert {k: set(v) for k, v in results.counterfactuals.items()} == {
@@ -125,8 +129,8 @@ def test_counterfactuals_are_kept_found_again_and_in_no_table_but_their_own(tiny
     assert [x for x in leftovers(store, stale=True) if "does not ask for" in x.reason] == []
 
 
-def test_the_parts_of_a_real_gap_add_up_and_dpsgd_loses_nothing_by_selection(tiny, tmp_path, catalogue):
-    _, store = explained(tiny, tmp_path, catalogue)
+def test_the_parts_of_a_real_gap_add_up_and_dpsgd_loses_nothing_by_selection(explained):
+    _, store = explained
     v = view(store.results())
     found = {s.group.algorithm: s for s in splits(v)}
     assert list(found) == ["DPSGD", "WeiAvg"]
@@ -137,8 +141,8 @@ def test_the_parts_of_a_real_gap_add_up_and_dpsgd_loses_nothing_by_selection(tin
     assert found["DPSGD"].parts[0].tolist() == [0.0, 0.0]
 
 
-def test_a_link_to_a_record_of_somebody_else_explains_nothing(tiny, tmp_path, catalogue):
-    _, store = explained(tiny, tmp_path, catalogue)
+def test_a_link_to_a_record_of_somebody_else_explains_nothing(explained, tmp_path):
+    store = Store(shutil.copytree(explained[1].root, tmp_path / "results"))
     links = store.counterfactuals()
     first, second = sorted(links)[:2]
     store.write_counterfactuals({first: links[second]})
@@ -177,7 +181,7 @@ def test_small_costs_have_the_decimals_of_large_ones_and_their_intervals_fit_a_p
     }
     table = gap_parts_table(view(replace(whole, counterfactuals=less)))
     assert table.rows[0][3].text == "0.02 (−0.01 to 0.05)"
-    long = tuple(Item(text) for text in ("gaussian, ε max 6", "PRIVATEFL-BCS", *["−69.28 (−65.40 to −73.16)"] * 4, "8"))
+    long = tuple(Item(text) for text in ("gaussian, ε max 6", "PRIVATEFL-BCS", *["69.28 (65.40 to 73.16)"] * 4, "8"))
     ((_, fit),) = parts(replace(table, rows=(long,)))
     assert fit.wrapped == {}
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,8 @@ def test_readme_and_reports_have_one_list_of_what_is_claimed_and_what_is_not():
     listed = [" ".join(line.split()) for line in (REPO / "README.md").read_text().split("\n* ")]
     for sentence in (*CLAIMED, *NOT_COVERED):
         assert any(line.startswith(sentence) for line in listed), sentence
+
+
+@pytest.mark.parametrize("script", sorted((REPO / "reports").glob("*/*.py")), ids=lambda path: path.parent.name)
+def test_scripts_of_committed_reports_find_what_they_import(script):
+    assert "main" in runpy.run_path(str(script))

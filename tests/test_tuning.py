@@ -10,6 +10,7 @@ import yaml
 from harness import record_of
 from places import place
 from suite_runs import carry_out, ended, fork, kill, planned_of
+from tiny import tiny_suite
 from typer.testing import CliRunner
 
 from dpflbench import suite_reading as suites
@@ -55,27 +56,8 @@ def run_whole(body, folder, catalogue):
 def done(blobs, tmp_path_factory):
     """One such suite, done."""
     folder = tmp_path_factory.mktemp("tuned")
-    body = {
-        "name": "tiny",
-        "task": {
-            "dataset": {"name": "npz", "path": str(blobs)},
-            "model": "softmax",
-            "partition": {"kind": "iid"},
-            "holdout": 0.2,
-        },
-        "federation": {"clients": 8, "cohort": 4, "rounds": 6, "lr": {"initial": 0.5, "decay": 20}},
-        "privacy": {
-            "mechanism": "gaussian",
-            "clip": 1.0,
-            "epsilon": {"kind": "uniform", "low": 0.5, "high": 4.0},
-            "delta": 1e-5,
-        },
-        "axes": {"privacy.epsilon.high": [2.0, 4.0]},
-        "evaluate": {"every": 2},
-        "seeds": 2,
-        "tune": {LR: [0.01, 0.5, 2.0], "seeds": 2},
-        "algorithms": ["FedSGD", "DPSGD", "WeiAvg"],
-    }
+    more = {"axes": {"privacy.epsilon.high": [2.0, 4.0]}, "seeds": 2, "tune": {LR: [0.01, 0.5, 2.0], "seeds": 2}}
+    body = {**tiny_suite(blobs), **more}
     first, second, store = run_whole(body, folder, load())
     return body, first, second, store
 
@@ -393,21 +375,22 @@ def test_a_manifest_with_tuning_is_read_as_it_was_written(done):
 
 def test_run_plan_status_and_explain_know_both_phases(body, tmp_path):
     path, out, run = tmp_path / "suite.yaml", tmp_path / "out", CliRunner().invoke
+    body["algorithms"] = ["DPSGD", "WeiAvg"]
     path.write_text(yaml.safe_dump(body))
     before = run(app, ["plan", str(path), "--results", str(out)]).output
-    assert "3 runs for 3 cells" in before
-    assert "18 tuning runs before them" in before
+    assert "2 runs for 2 cells" in before
+    assert "12 tuning runs before them" in before
     assert "figures are those of the suite's own values" in before
-    assert "21 to do take about" in before
+    assert "14 to do take about" in before
     done = run(app, ["run", str(path), "-o", str(out), "--no-isolated"])
     assert done.exit_code == 0, done.output
-    assert "[18/18]" in done.output
-    assert "[3/3]" in done.output
+    assert "[12/12]" in done.output
+    assert "[2/2]" in done.output
     assert "Chosen parameters" in done.output
     status = run(app, ["status", str(out)]).output
-    assert "3 of 3 runs have a record" in status
-    assert "tuning: 18 of 18 runs have a record" in status
-    assert "21 reused" in run(app, ["run", str(path), "-o", str(out), "--explain"]).output
+    assert "2 of 2 runs have a record" in status
+    assert "tuning: 12 of 12 runs have a record" in status
+    assert "14 reused" in run(app, ["run", str(path), "-o", str(out), "--explain"]).output
     assert "Nothing is left to do" in run(app, ["plan", str(path), "--results", str(out)]).output
     assert "at these budgets" in run(app, ["plan", str(path), "--limit"]).output
     assert run(app, ["verify", str(out), "-q"]).exit_code == 0

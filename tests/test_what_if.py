@@ -10,13 +10,14 @@ from places import place
 from typer.testing import CliRunner
 
 from dpflbench.cli import app
+from dpflbench.cli.limit_table import _row
 from dpflbench.counterfactual import counterfactual
 from dpflbench.execution.attempt import execute
 from dpflbench.execution.prepare import prepare
 from dpflbench.federation.simulate import initial_state, rounds
 from dpflbench.forecast import forecast
 from dpflbench.planning import make_run
-from dpflbench.results.record import ACCURACY
+from dpflbench.results.record import ACCURACY, MSE
 from dpflbench.what_if import Curve, levels, measure, noisy_mean
 
 
@@ -74,7 +75,7 @@ def test_the_limit_is_shown_before_training_and_every_algorithm_beside_it(tiny, 
     assert text.count("limit of a plain mean") == 1  # under Laplace noise alone
     assert "FedSGD" not in text
     first = next(line.split() for line in text.splitlines() if line.startswith("limit "))
-    assert first[2] == "1"
+    assert first[2] == "1.00"
     assert sum(line.startswith("PFA") and "≈" in line for line in text.splitlines()) == 2
 
 
@@ -84,3 +85,10 @@ def test_measured_points_say_what_the_limit_would_buy(tiny, tmp_path):
     assert "at the limit it would gain" in text
     assert text.count("Measured accuracy by noise") == 1
     assert text.count(": –") == 0
+
+
+@pytest.mark.parametrize(("metric", "gain"), [(ACCURACY, "−1.50"), (MSE, "+1.50")])
+def test_a_gain_is_one_in_the_direction_of_the_metric(tiny, catalogue, metric, gain):
+    told = forecast(assembly_of(tiny, catalogue, "DPSGD"), place())
+    curve = Curve([0.0, told.limit, told.variance], [3.0, 2.0, 3.5], metric)
+    assert _row("DPSGD", told, "0.1234", curve)[-2:] == ["3.50", gain]

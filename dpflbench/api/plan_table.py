@@ -231,7 +231,7 @@ def _figures(f: Forecast) -> list[str]:
         _spread(f.scale),
         _spread(f.epsilon),
         f"{low} %" if low == high else f"{low}–{high} %",
-        "–" if math.isnan(f.efficiency) else f"{about}{f.efficiency:.2g}",
+        "–" if math.isnan(f.efficiency) else f"{about}{labels.share(f.efficiency)}",
         coverage,
         f"{f.noise_to_clip:.2g}" if f.noise_to_clip < 10 else f"{f.noise_to_clip:.0f}{' !' * f.hopeless}",
     ]

@@ -16,6 +16,7 @@ from dpflbench.execution.attempt import assembly_of
 from dpflbench.execution.prepare import Place
 from dpflbench.forecast import Forecast, forecast
 from dpflbench.planning import Run, plan_suite
+from dpflbench.report.labels import decimals, number, share, signed
 from dpflbench.report.tables.table import Item, Table, as_text
 from dpflbench.results.cells import Cell
 from dpflbench.results.titles import coordinates
@@ -72,30 +73,27 @@ def _table(where: str, cells: list[tuple[Cell, Run]], catalogue: Catalogue, plac
     header = ["", "noise", "efficiency", "coverage"]
     header += ["utility at this noise", "at the limit it would gain"] if curve else []
     notes = () if curve is None else (_points(curve),)
-    rows = [tuple(map(Item, _row(name, f, curve))) for name, f in [*lines, *found]]
+    noises = [math.sqrt(f.variance) for _, f in [*lines, *found]]
+    digits = max(4, decimals(noises))
+    rows = [
+        tuple(map(Item, _row(name, f, number(noise, digits), curve)))
+        for (name, f), noise in zip([*lines, *found], noises, strict=True)
+    ]
     return Table(key="limit", title=where or "all", header=tuple(header), rows=tuple(rows), notes=notes)
 
 
-def _row(name: str, f: Forecast, curve: Curve | None) -> list[str]:
+def _row(name: str, f: Forecast, noise: str, curve: Curve | None) -> list[str]:
     about = "≈" if "mean" in f.weights else ""
-    row = [
-        name,
-        _number(math.sqrt(f.variance), ".2g", about),
-        _number(f.efficiency, ".2g", about),
-        _number(f.coverage, ".2f", about),
-    ]
+    row = [name, *(f"{about * (text != '–')}{text}" for text in (noise, share(f.efficiency), share(f.coverage)))]
     if curve is None:
         return row
     own, best = curve.at(f.variance), curve.at(f.limit)
-    return [*row, _number(own, ".2f"), "" if f.variance == f.limit else _number(best - own, "+.2f")]
-
-
-def _number(value: float, form: str, about: str = "") -> str:
-    return "–" if math.isnan(value) else f"{about}{value:{form}}"
+    gain = best - own if curve.metric.higher_is_better else own - best
+    return [*row, number(own, 2), "" if f.variance == f.limit else signed(gain, 2)]
 
 
 def _points(curve: Curve) -> str:
     """What was measured, in one line."""
     points = zip(curve.variances, curve.utilities, strict=True)
-    pairs = ", ".join(f"{math.sqrt(v):.2g}: {_number(u, '.2f')}" for v, u in points)
+    pairs = ", ".join(f"{math.sqrt(v):.2g}: {number(u, 2)}" for v, u in points)
     return f"Measured {curve.metric.name} by noise: {pairs}."

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpflbench.report.comparison import Difference, across, best, differences, ranked, role
-from dpflbench.report.labels import axis_value, clean, coordinates, listing, number, p_equals, p_value, short
+from dpflbench.report.labels import axis_value, clean, coordinates, listing, number, p_equals, p_value, share, short
 from dpflbench.report.statistics import LEVEL, smallest_p
 from dpflbench.report.tables.who_pays import payment
-from dpflbench.report.tables.why import share_text
 from dpflbench.report.view import AT_CHANCE, UNFINISHED, Column, View
 from dpflbench.results.record import Metric
 
@@ -154,7 +153,7 @@ def _why(view: View, columns: Sequence[Column], first: str, second: str) -> list
             if not values or not all(isinstance(v, float) and math.isfinite(v) for v in values):
                 return []
             means.append(float(np.mean([v for v in values if isinstance(v, float)])))
-        ours, theirs = map(share_text, means)
+        ours, theirs = map(share, means)
         told.append(f"{ours} against {theirs}")
         more = more or (means[0] > means[1] and ours != theirs)
     numbers = f"noise efficiency {told[0]}, data coverage {told[1]}"

@@ -113,6 +113,11 @@ def number(value: float, digits: int | None = None) -> str:
     return f"−{text}" if value < 0 and text.strip("0.") else text
 
 
+def share(value: float) -> str:
+    """A share in two digits that say something: two decimals, below 0.1 four."""
+    return number(value, 2 if math.isnan(value) or value >= 0.1 else 4)
+
+
 def signed(value: float, digits: int | None = None) -> str:
     """A difference with its sign; nothing has none."""
     text = number(value, digits)

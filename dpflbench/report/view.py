@@ -185,7 +185,7 @@ class View:
     def _digits(self) -> dict[Metric, int]:
         sizes: dict[Metric, list[float]] = {}
         for group in self.groups.values():
-            if group.values:
+            if group.values and group.column.key in self.metrics:  # a figure may show some columns only
                 sizes.setdefault(self.metrics[group.column.key], []).append(abs(group.mean))
         return {metric: labels.decimals([float(np.median(found))]) for metric, found in sizes.items()}
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import typer
-from dpflbench.plan import Run
 from scipy.stats import spearmanr
 
 from dpflbench.catalogue import load
 from dpflbench.execution.attempt import assembly_of
 from dpflbench.execution.prepare import Place, task_of
 from dpflbench.interfaces import Floats
+from dpflbench.planning import Run
 from dpflbench.results.record import Record
 from dpflbench.results.store import Store
 

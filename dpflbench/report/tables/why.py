@@ -61,8 +61,8 @@ def why_table(view: View) -> Table | None:
             (
                 Item(group.column.title),
                 Item(group.algorithm),
-                Item(share_text(efficiency), efficiency, mark=mark),
-                Item(share_text(mean_of(records, "data_coverage")), mean_of(records, "data_coverage"), mark=mark),
+                Item(labels.share(efficiency), efficiency, mark=mark),
+                Item(labels.share(mean_of(records, "data_coverage")), mean_of(records, "data_coverage"), mark=mark),
                 figure(math.sqrt(mean_of(records, "variance")), digits),
                 figure(math.sqrt(mean_of(records, "limit")), digits),
                 Item(labels.mean_std(group.mean, group.std, view.digits(group.column)), group.mean),
@@ -74,7 +74,7 @@ def why_table(view: View) -> Table | None:
     notes = notes if any(item.mark for row in rows for item in row) else []
     for share in dict.fromkeys(round(s, 4) for s in shares.values()):
         where = "; ".join(title for title, s in shares.items() if round(s, 4) == share)
-        notes.append(f"Under Laplace noise no plain mean exceeds {share_text(share)} of the limit ({where}).")
+        notes.append(f"Under Laplace noise no plain mean exceeds {labels.share(share)} of the limit ({where}).")
     return Table(
         key="why",
         title="Why: noise efficiency and data coverage",
@@ -87,8 +87,3 @@ def why_table(view: View) -> Table | None:
         "training examples behind the steps. Noise in a step: root mean square of one coordinate, gradient units. "
         "Means over seeds; both follow from participations, weights and noise scales, not from training.",
     )
-
-
-def share_text(value: float) -> str:
-    """A share in two digits that say something."""
-    return labels.number(value, 2 if math.isnan(value) or value >= 0.1 else 4)
