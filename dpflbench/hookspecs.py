@@ -70,6 +70,7 @@ KINDS: Mapping[str, Kind] = {
     "partitions": Kind("Partition", "who owns which example", "kind"),
     "budgets": Kind("Distribution", "the distribution epsilons or deltas are drawn from", "kind"),
     "models": Kind("Model", "an `nn.Module` for a given input shape and number of outputs"),
+    "trackers": Kind("Tracker", "where runs are shown as they end", methods=("ready", "track")),
     "sections": Kind("Section", "tables and charts of a report", methods=("contents",)),
 }
 

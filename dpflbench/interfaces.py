@@ -850,3 +850,36 @@ class Section(Protocol):
     def contents(self, view: Any) -> Sequence[Any]:
         """Tables and charts of `dpflbench.report` from a `report.view.View`; none where there is nothing to say."""
         ...
+
+
+# ---------------------------------------------------------------- trackers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackedRun:
+    """All that a tracker is told of a run that is over: what a report prints of it. No key, no message, nothing of a
+    single client, no folder of this machine.
+    """
+
+    suite: str
+    key: str  # tells its record from every other: the same again is the same run
+    title: str
+    algorithm: str
+    seed: int
+    status: str
+    config: Mapping[str, str | int | float | bool]  # dotted path → value
+    curve: Mapping[str, Sequence[float]]  # `round`, and what was evaluated on common test data in each
+    final: Mapping[str, float]
+
+
+@runtime_checkable
+class Tracker(Protocol):
+    """Where runs are shown as they end: TensorBoard, MLflow, Weights & Biases, or somebody's own."""
+
+    def ready(self) -> None:
+        """DpflbenchError in one line if it cannot be used here; asked before the first run."""
+        ...
+
+    def track(self, run: TrackedRun) -> None:
+        """Show a run; one that is there already, by its key, is left as it is."""
+        ...

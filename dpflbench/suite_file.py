@@ -21,6 +21,7 @@ from dpflbench.suite_schema import Raw
 MAX_BYTES = 1 << 20
 # values of a file after its aliases are written out; OmegaConf stops at 10,000 with advice to switch that off
 MAX_NODES = 9_000
+OWN_FILES = ("npz", "huggingface")  # data sets with a `path` that starts at the suite
 PLAIN = (str, int, float, bool, type(None))
 
 
@@ -64,15 +65,15 @@ def strange(value: Any, path: str = "") -> list[str]:
 
 
 def moved(key: str, value: Any, start: Path, end: Path) -> Any:
-    """The value at a key of a suite with the paths of `npz` files in it, which start at one folder, written so that
-    they start at another: a run's id has them as they are written, and must not depend on where all of it lies.
+    """The value at a key of a suite with the paths of a user's own files in it, which start at one folder, written so
+    that they start at another: a run's id has them as they are written, and must not depend on where all of it lies.
     """
     if key == "task.dataset.path" and isinstance(value, str):
         here = Path(value).expanduser()
         return value if here.is_absolute() else os.path.relpath(start.resolve() / here, end.resolve())
     if isinstance(value, list):
         return [moved(key, item, start, end) for item in value]
-    if isinstance(value, Mapping) and (key != "task.dataset" or value.get("name", "npz") == "npz"):
+    if isinstance(value, Mapping) and (key != "task.dataset" or value.get("name", "npz") in OWN_FILES):
         if key == "cases":
             return {name: moved("axes", said, start, end) for name, said in value.items()}
         return {k: moved(str(k) if key == "axes" else join(key, k), v, start, end) for k, v in value.items()}

@@ -125,7 +125,7 @@ class Describer:
 
     def definitions(self) -> dict[str, Schema]:
         """Every kind of part."""
-        return {self._label(kind): self.kind(kind) for kind in KINDS if kind != "algorithms"}
+        return {self._label(kind): self.kind(kind) for kind in KINDS if kind not in ("algorithms", "trackers")}
 
     def kind(self, kind: str) -> Schema:
         """A part by its name, or as a mapping with parameters; a number is a constant budget."""

@@ -44,9 +44,18 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def test_every_data_set_is_there_and_keeps_the_interface():
-    assert set(DATASETS) == {"mnist", "fashion_mnist", "emnist", "femnist", "cifar10", "lending_club", "npz"}
+    assert set(DATASETS) == {
+        "mnist",
+        "fashion_mnist",
+        "emnist",
+        "femnist",
+        "cifar10",
+        "lending_club",
+        "npz",
+        "huggingface",
+    }
     for name, factory in DATASETS.items():
-        assert isinstance(factory(path="x.npz") if name == "npz" else factory(), Dataset)
+        assert isinstance(factory(path="x") if name in ("npz", "huggingface") else factory(), Dataset)
 
 
 @pytest.mark.parametrize("name", ["fashion_mnist", "emnist", "femnist", "cifar10", "lending_club"])

@@ -13,6 +13,7 @@ from dpflbench.keys import key_of
 if TYPE_CHECKING:
     from dpflbench.api.folders import ResultsFolder
     from dpflbench.api.plan_table import SuitePlan
+    from dpflbench.interfaces import Tracker
 
 SuiteLike = str | Path | Mapping[str, Any] | SuiteDraft
 
@@ -55,6 +56,7 @@ def run(
     noise_key: str | None = None,
     isolated: bool = True,
     why: bool = False,
+    track: "Sequence[str | Tracker]" = (),
     progress: bool = True,
     ready: Callable[[], None] = lambda: None,
 ) -> "ResultsFolder":
@@ -70,6 +72,7 @@ def run(
     noise_key     key of the noise in hexadecimal, to repeat somebody's runs to the bit
     isolated      selectors and aggregators in a process that holds no data and no noise key
     why           also run what explains the table
+    track         where runs are shown as they end: `tensorboard:DIR`, `mlflow:URI`, `wandb:PROJECT`, or objects
     progress      shown in the notebook or on standard output
     ready         called when the runs are planned, before the first begins
     """
@@ -82,6 +85,10 @@ def run(
             warm_up()
         from dpflbench.api.run_suite import run_suite
         from dpflbench.api.showing import shown
+        from dpflbench.api.tracking import tracked, trackers
+        from dpflbench.catalogue import load
+
+        told = trackers(track, load(without)) if track else []
 
         return run_suite(
             draft.checked,
@@ -96,7 +103,7 @@ def run(
             noise_key=key,
             isolated=isolated,
             why=why,
-            shown=shown(progress),
+            shown=tracked(shown(progress), draft.name, told),
             ready=ready,
         )
 

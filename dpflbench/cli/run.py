@@ -50,6 +50,14 @@ Isolated = Annotated[
     ),
 ]
 Why = Annotated[bool, typer.Option("--why", help="Also run and print what explains the table.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="NAME[:WHERE]",
+        help="Also show runs, as they end, in tensorboard:DIR, mlflow:URI or wandb:PROJECT. May be repeated.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the table.")]
 
 
@@ -69,6 +77,7 @@ def run(
     noise_key: NoiseKey = None,
     isolated: Isolated = True,
     why: Why = False,
+    track: Track = None,
     quiet: Quiet = False,
 ) -> None:
     """Run what a suite asks for and is not there yet, then print its table and write its report."""
@@ -100,6 +109,7 @@ def run(
                     noise_key=noise_key,
                     isolated=isolated,
                     why=why,
+                    track=tuple(track or ()),
                     progress=not quiet,
                     ready=waiting.over,
                 )

@@ -21,6 +21,7 @@ from dpflbench.tasks.cache import Tensors, cached, source
 from dpflbench.tasks.cifar10 import Cifar10
 from dpflbench.tasks.features import as_float
 from dpflbench.tasks.femnist import Femnist
+from dpflbench.tasks.huggingface import HuggingFace
 from dpflbench.tasks.idx_images import Emnist, FashionMnist
 from dpflbench.tasks.lending import LendingClub
 from dpflbench.tasks.mnist import Mnist
@@ -37,6 +38,7 @@ DATASETS: Factories = {
     "cifar10": Cifar10,
     "lending_club": LendingClub,
     "npz": Npz,
+    "huggingface": HuggingFace,
 }
 
 # Decisions inside the stream `split`, each with its own draws: a change to one leaves the others as they were.

@@ -5,6 +5,7 @@ regression.
 import os
 import zipfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,19 +53,23 @@ class Npz:
 
     def load(self, root: Path | None) -> Examples:
         """Return the arrays as tensors."""
-        tensors = cached("npz", {"digest": self.digest(root)}, lambda: _read(self._file(root)))
-        return Examples(
-            tensors["x_train"],
-            tensors["y_train"],
-            tensors["x_test"],
-            tensors["y_test"],
-            int(tensors["n_classes"]),
-            groups=tensors.get("groups_train"),
-            test_groups=tensors.get("groups_test"),
-        )
+        return examples_of(cached("npz", {"digest": self.digest(root)}, lambda: _read(self._file(root))))
 
     def _file(self, root: Path | None) -> Path:
         return (root or Path()) / os.path.expanduser(self.path)
+
+
+def examples_of(tensors: Tensors) -> Examples:
+    """What `tensors_of` made, as examples."""
+    return Examples(
+        tensors["x_train"],
+        tensors["y_train"],
+        tensors["x_test"],
+        tensors["y_test"],
+        int(tensors["n_classes"]),
+        groups=tensors.get("groups_train"),
+        test_groups=tensors.get("groups_test"),
+    )
 
 
 def _read(path: Path) -> Tensors:
@@ -81,6 +86,11 @@ def _read(path: Path) -> Tensors:
         ) from error
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path}: cannot be read ({error}); truncated or damaged: make it anew by {HOW}") from error
+    return tensors_of(path, arrays)
+
+
+def tensors_of(path: Path, arrays: Mapping[str, NDArray[Any]]) -> Tensors:
+    """Arrays by the names above as tensors, checked; a message names the path they came from."""
     for part in ("train", "test"):
         _check_examples(path, part, arrays[f"x_{part}"], arrays[f"y_{part}"])
     if (

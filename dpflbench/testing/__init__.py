@@ -24,6 +24,7 @@ from dpflbench.testing.rules import ConformanceError
 from dpflbench.testing.sections import check_section
 from dpflbench.testing.selectors import check_selector
 from dpflbench.testing.sources import check_dataset, check_model
+from dpflbench.testing.trackers import check_tracker
 from dpflbench.testing.transforms import check_transform
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "check_plugin",
     "check_section",
     "check_selector",
+    "check_tracker",
     "check_transform",
     "examine",
 ]
