@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 PAPER ?= lending privacy skew selection privacy_cnn skew_cnn mnist fashion femnist femnist_writers selection_cifar10 cifar10
 TOGETHER := privacy skew # sweeps that a report shows beside the same with the CNN
 
-.PHONY: demo paper test test-ray test-lowest release-check browser bench board clean help
+.PHONY: demo paper test test-ray test-lowest release-check docs docs-links browser bench board clean help
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/'
 
@@ -66,8 +66,19 @@ browser:         ## chromium and its driver for the tests of the HTML page, on D
 bench: .venv/.bench   ## half an hour: speed against Opacus and plain torch, two workers against one, as ratios
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/benchmarks --benchmark-enable -s
 
+.venv/.docs: .venv/.dev
+	$(PIP) -e ".[docs]"
+	@touch $@
+
+docs: .venv/.docs     ## the documentation, in build/docs: warnings are errors, links inside are checked
+	$(BIN)/python docs/generate.py build/docs-pages
+	$(BIN)/python -m sphinx -W --keep-going -q -E -c docs build/docs-pages build/docs
+
+docs-links: docs      ## links to elsewhere, which need the network
+	$(BIN)/python -m sphinx -q -b linkcheck -c docs build/docs-pages build/docs-links
+
 board: .venv/.base    ## the board of submitted bundles and committed reports, in site/
 	$(BIN)/dpflbench board board/*.tar.xz reports/heterogeneity reports/lending reports/mnist --out site
 
 clean:           ## remove what make created
-	rm -rf .venv .venv-lowest .mypy_cache .ruff_cache .pytest_cache dist
+	rm -rf .venv .venv-lowest .mypy_cache .ruff_cache .pytest_cache dist build
