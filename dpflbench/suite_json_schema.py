@@ -72,6 +72,7 @@ def json_schema(catalogue: Catalogue) -> Schema:
             ]
         },
         "axes": whole.grid(CHECKED, lambda path: True),
+        "cases": {"type": "object", "additionalProperties": whole.settings(CHECKED, lambda path: True)},
         "tune": _with_seeds(whole.grid(CHECKED, lambda path: any(f"{path}.".startswith(f"{t}.") for t in TUNABLE))),
         "algorithms": {"type": "array", "minItems": 1, "items": whole.algorithm()},
     }
@@ -212,7 +213,14 @@ class Describer:
         return {}
 
     def grid(self, sections: Mapping[str, type], wanted: Callable[[str], bool]) -> Schema:
-        """Dotted paths to lists of values: those of sections and of parameters of parts are known, deeper ones not."""
+        """Dotted paths to lists of values."""
+        one = self.settings(sections, wanted)
+        listed = {path: {"type": "array", "minItems": 1, "items": schema} for path, schema in one["properties"].items()}
+        deeper = {pattern: {"type": "array", "minItems": 1} for pattern in one["patternProperties"]}
+        return {**one, "properties": listed, "patternProperties": deeper}
+
+    def settings(self, sections: Mapping[str, type], wanted: Callable[[str], bool]) -> Schema:
+        """Dotted paths to values: those of sections and of parameters of parts are known, deeper ones not."""
         known: dict[str, list[Schema]] = {}
         for section, shape in sections.items():
             for name, (annotation, _) in parameters(shape).items():
@@ -222,12 +230,11 @@ class Describer:
                     for below, schema in self.below(annotation):
                         known.setdefault(f"{path}.{below}", []).append(schema)
         values = {p: s[0] if len(s) == 1 else {"anyOf": unique(s)} for p, s in sorted(known.items()) if wanted(p)}
-        listed = {path: {"type": "array", "minItems": 1, "items": schema} for path, schema in values.items()}
         deeper = rf"^({'|'.join(sections)})\." if wanted("task") else rf"^({'|'.join(map(re.escape, TUNABLE))})(\.|$)"
         return {
             "type": "object",
-            "properties": listed,
-            "patternProperties": {deeper: {"type": "array", "minItems": 1}},
+            "properties": values,
+            "patternProperties": {deeper: {}},
             "additionalProperties": False,
         }
 

@@ -51,6 +51,8 @@ def test_every_suite_that_comes_along_keeps_to_it(name, validator):
         ("privacy.epsilon", {"kind": "uniform", "low": 1}),
         ("privacy.trust", "nobody"),
         ("axes", {"seeds": [1, 2]}),
+        ("cases", {"one": {"federation.rounds": "many"}}),
+        ("cases", {"one": {"seeds": 3}}),
         ("axes", {"federation.rounds": 5}),
         ("tune", {"federation.rounds": [5]}),
         ("seeds", 0),
@@ -88,6 +90,7 @@ def test_what_is_misspelt_or_out_of_place_is_underlined(tiny, validator, path, v
                 "privacy.epsilon": [1, 2],
             }
         },
+        {"cases": {"MNIST": {"task.dataset": "mnist", "task.model.width": 3}, "other": {"federation.lr.initial": 2}}},
         {"tune": {"federation.lr.initial": [1, 2], "privacy.clip": [1.0], "seeds": 2}},
         {"algorithms": ["DPSGD", {"use": "compose", "as": "x", "with": {"aggregator": {"name": "pfa", "rank": 1}}}]},
         {"report": {"sections": ["ma2024", {"name": "ma2024", "show": "claims"}], "baseline": ["DPSGD"]}},
