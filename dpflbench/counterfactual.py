@@ -19,12 +19,20 @@ def counterfactuals(results: Results, catalogue: Catalogue) -> tuple[dict[str, d
     links: dict[str, dict[str, str]] = {}
     runs: dict[str, Run] = {}
     for record in results.records.values():
-        if record.private and record.status == "done":
+        if record.private and record.status == "done" and has_rows(record):
             for without in EXPLAINING:
                 run = counterfactual(record, without, catalogue)
                 links.setdefault(record.id, {})[without] = run.id
                 runs[run.id] = run
     return links, runs
+
+
+def has_rows(record: Record) -> bool:
+    """Whether every message of a run had noise of its own, which is what can be left out here; sums and secret cohorts
+    have none.
+    """
+    privacy, federation = record.config["privacy"], record.config["federation"]
+    return privacy.get("trust", "local") == "local" and federation.get("cohorts", "exact") == "exact"
 
 
 def counterfactual(record: Record, without: str, catalogue: Catalogue) -> Run:

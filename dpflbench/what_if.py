@@ -60,6 +60,8 @@ def measure(like: Assembly, variances: Sequence[float], catalogue: Catalogue, pl
 def noisy_mean(like: Assembly, variance: float, catalogue: Catalogue) -> Assembly:
     """Uniform selection and a plain mean whose direction has noise of that variance in each coordinate."""
     federation, mechanism = like.federation, like.noise[0]
+    if not like.frame.trust.rows or federation.cohorts == "poisson":
+        raise SuiteError(["utility against noise: is measured with rows; allowed: privacy.trust: local, exact cohorts"])
     n, uses = federation.clients, federation.rounds * federation.cohort
     unit = float(mechanism.variance(np.ones(1))[0])
     stage = {

@@ -12,11 +12,14 @@ from dpflbench.cli.options import DataRoot, Overrides, Without, data_root
 from dpflbench.cli.output import say
 from dpflbench.errors import DpflbenchError, SuiteError
 from dpflbench.execution.prepare import Place
-from dpflbench.interfaces import Algorithm
+from dpflbench.federation.local import FullStep
+from dpflbench.frame import PrivacyFrame
+from dpflbench.interfaces import Algorithm, Trust
 from dpflbench.judges.audit import audit_algorithm, audit_noise, trains
 from dpflbench.judges.bounds import noise_seen
 from dpflbench.judges.planted import audit_run
 from dpflbench.judges.sampled import ATTACKED, attack_sampled, audit_sampled_run, watch_sampled
+from dpflbench.judges.summed import Overlooked, audit_sum
 from dpflbench.planning import Resolved, columns_of
 from dpflbench.privacy.residuals import ALARM, Examined, is_normal
 from dpflbench.schema import INVALID
@@ -71,7 +74,8 @@ def audit(
     ledger charged; exit 1 if noise is not what it should be or more is given away.
 
     Exact sums are at hand, so noise is examined first: its size, law, independence and every single message. The attack
-    knows only what a server knows. With --suite both meet the suite's own run.
+    knows only what a server knows. With --suite both meet the suite's own run; where the server sees sums, or whole
+    clients are protected, a small federation in that frame.
     """
     catalogue = load(without or ())
     if suite is not None:
@@ -96,6 +100,8 @@ Target = tuple[str, Algorithm, str | None]  # label, algorithm, the only mechani
 def _audited(target: Target, catalogue: Catalogue, asked: list[str] | None, confidence: float, options: Any) -> int:
     """Violations of one algorithm under each mechanism, told as they are found."""
     label, algorithm, only = target
+    if algorithm.frame:
+        return _framed(label, algorithm, catalogue, confidence, options)
     if trains(algorithm):
         return sum([_sampled(label, algorithm, m, catalogue, confidence, options) for m in asked or STANDARD[:1]])
     allowed = [m for m in STANDARD if algorithm.mechanisms is None or m in algorithm.mechanisms]
@@ -117,6 +123,26 @@ def _audited(target: Target, catalogue: Catalogue, asked: list[str] | None, conf
             seen = max(seen, noise_seen(bound.claim, law, bound.trials, confidence))
         say(f"          noise below {seen:.2f} of what it should be is seen by these attacks nine times in ten")
     return bad
+
+
+def _framed(label: str, algorithm: Algorithm, catalogue: Catalogue, confidence: float, options: Any) -> int:
+    """Violations of one algorithm that is defined for a frame: behind a trusted server unless it says otherwise."""
+    asked: dict[str, Any] = {"trust": "central", "unit": "example", "cohorts": "exact", **algorithm.frame}
+    frame = PrivacyFrame(Trust(asked["trust"]), asked["unit"], asked["cohorts"], FullStep())
+    noise = catalogue.get("mechanisms", STANDARD[0]).factory()
+    accountant = catalogue.get("accountants", frame.accountant or noise.accountant).factory()
+    given = {"epsilon": options["epsilon"], "seed": options["seed"], "confidence": confidence}
+    return _heard(f"{label}, {noise.name}", audit_sum(algorithm, noise, accountant, frame, **given))
+
+
+def _heard(where: str, found: Overlooked) -> int:
+    """Say what was overheard of sums or whole clients; the number of violations."""
+    point = found.crossed
+    say(
+        f"{'VIOLATED' if point.violated else 'ok':8}  {where}, overheard: at epsilon {point.epsilon:g} charged delta "
+        f"{point.promised:.4f}, at least {max(0.0, point.delta):.4f} given away"
+    )
+    return _tell(where, found.noise) + point.violated
 
 
 def _sampled(
@@ -169,6 +195,21 @@ def _audited_run(column: Resolved, place: Place, repeats: int, seed: int, confid
     assembly = column.assembly.with_seed(seed)
     where = f"{column.entry.label}, {column.assembly.privacy.mechanism.name}"
     rate: float | None = None
+    if assembly.frame.unit == "client" or not assembly.frame.trust.rows:
+        made = assembly.privacy
+        if made is None:
+            raise DpflbenchError(f"{column.entry.label}: promises no privacy")
+        found = audit_sum(
+            assembly.algorithm,
+            made.mechanism,
+            made.accountant,
+            assembly.frame,
+            neighbours=assembly.neighbours,
+            trials=128 * repeats,
+            confidence=confidence,
+            seed=seed,
+        )
+        return _heard(where, found)
     if assembly.federation.local.ruled:
         noise, coins, rate = audit_sampled_run(assembly, place, repeats, seed)
     else:

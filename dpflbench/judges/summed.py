@@ -1,4 +1,4 @@
-"""`dpflbench audit` where the server sees sums: what can be told of one client, by whoever hears what that trust shows.
+"""`dpflbench audit` of sums and whole clients: what can be told of one of them by whoever hears what that trust shows.
 
 The adversary hears all that is handed to the server's side in a round, which must be one noisy sum and no row, knows
 everything but what one client, or one example of it, contributes, and under a secure sum also the shares of noise of
@@ -97,8 +97,9 @@ def audit_sum(
 ) -> Overlooked:
     """What sums of an algorithm give away in a frame; `trust` in place of the frame's own is for tests of this."""
     check_defined(algorithm, mechanism)
-    if frame.trust.rows or not is_normal(mechanism.law):
-        raise DpflbenchError(f"{algorithm.name}: sums under normal noise are attacked here, not {frame.trust.kind}")
+    if not is_normal(mechanism.law) or frame.gap(algorithm) or frame.refusal(mechanism):
+        why = f" {frame.gap(algorithm)}" if frame.gap(algorithm) else f": {frame.refusal(mechanism) or mechanism.name}"
+        raise DpflbenchError(f"{algorithm.name}{why}; allowed: frames it has a place in, under normal noise")
     stage = _Stage(
         algorithm, accountant, frame, neighbours or frame.neighbours, epsilon or standard(mechanism), delta, trust
     )
@@ -206,6 +207,8 @@ class _Stage:
 
 
 def _rows(stage: _Stage, seen: list[Tensor], again: list[Tensor]) -> Tested:
+    if stage.frame.trust.rows:
+        return Tested("rows", 1.0, "a row a client, as promised")
     most = max(len(each) for each in seen)
     if most > 1:
         return Tested("rows", 0.0, f"the server is handed {most} rows where it should see one sum")
