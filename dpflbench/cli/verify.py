@@ -49,7 +49,8 @@ def verify(
       noted; noise drawn otherwise than its scale says; a run called failed or diverged that was not
     - whole algorithms, axis values or seeds left out of suite and table alike, and earlier attempts
     - sizes, splits and initial models that all runs of a task and seed state alike
-    - times, machine and versions: they were measured, once
+    - times, machine, versions, whether server code was apart, and what client code and noise looked
+      like while it ran: they were measured, once
     """
     folder, findings = read(results), list[Finding]()
     seed = secrets.randbelow(1 << 32) if seed is None else seed

@@ -4,9 +4,10 @@ The attack is fitted on one set of releases and judged on fresh ones. With error
 threshold test, bounded from above by Clopper and Pearson at the stated confidence, the mechanism
 
 * is not (epsilon, delta)-DP for any epsilon below log((1 - delta - misses) / false alarms), nor with the two exchanged
-  (Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015); * is not mu-GDP for any mu below
-  Phi^-1(1 - false alarms) - Phi^-1(misses) (Dong, Roth, Su, 2019): the tighter one for Gaussian noise, for it uses the
-  whole curve and not its far end (Nasr et al., "Tight auditing of DP machine learning", 2023).
+  (Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015);
+* is not mu-GDP for any mu below Phi^-1(1 - false alarms) - Phi^-1(misses) (Dong, Roth, Su, 2019): the tighter one for
+  Gaussian noise, for it uses the whole curve and not its far end (Nasr et al., "Tight auditing of DP machine learning",
+  2023).
 
 Each is a fact about the releases whatever made them; a claim above which it lies is refuted.
 """
