@@ -76,6 +76,20 @@ def load(without: Collection[str] = (), points: Iterable[EntryPoint] | None = No
     return Catalogue(parts)
 
 
+def load_built_in() -> None:
+    """Import the plugins that come with dpflbench, so that they are there when they are asked for."""
+    for point in entry_points(group=GROUP):
+        if point.dist is not None and point.dist.name == GROUP:
+            point.load()
+
+
+def part_of(kind: str, name: str, module: str) -> Part:
+    """A part by its plugin's module, for a process that was told of it and looks for no others."""
+    point = EntryPoint(name, module, GROUP)
+    factory = getattr(point.load(), f"dpflbench_{kind}")()[name]
+    return Part(kind, name, factory, "", "", "", module)
+
+
 def _import(points: Iterable[EntryPoint], problems: list[str]) -> list[Plugin]:
     loaded: dict[str, Plugin] = {}
     for point in points:

@@ -17,8 +17,6 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields, replace
-from importlib import import_module
-from importlib.metadata import entry_points
 from multiprocessing import connection, reduction
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,7 @@ import torch
 from torch import Tensor
 
 from dpflbench.assembly import Assembly, assemble
-from dpflbench.catalogue import GROUP, Catalogue, Part
+from dpflbench.catalogue import Catalogue, Part, load_built_in, part_of
 from dpflbench.errors import DpflbenchError, PluginError, SuiteError
 from dpflbench.execution import processes, sandbox
 from dpflbench.execution.wire import pack, unpack
@@ -56,7 +54,6 @@ from dpflbench.interfaces import (
 from dpflbench.suite_schema import Normalised, Raw
 
 START, END = b"start", b"end"
-BUILT_IN = "dpflbench"  # a distribution
 MADE_THERE = ("mechanism", "accountant", "local", "trust")  # of a Setup, which the other side makes for itself
 _lock = threading.Lock()
 _nursery: list["Nursery"] = []  # of this process
@@ -87,9 +84,7 @@ class Nursery:
 def nurse(pipe: Any) -> None:
     """The nursery's loop: one process at a time, until nobody needs it any more."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # how the process that started it ends it
-    for point in entry_points(group=GROUP):
-        if point.dist is not None and point.dist.name == BUILT_IN:  # what strangers bring, no two runs share
-            point.load()
+    load_built_in()  # what strangers bring, no two runs share
     child = 0
     with contextlib.suppress(EOFError, OSError):
         while True:
@@ -294,8 +289,7 @@ def _made(config: dict[str, Any], parts: Sequence[tuple[str, str, str]], known: 
     """The server code of a run, made here of what its plugins' hooks name."""
     found: dict[str, dict[str, Part]] = {kind: {} for kind in KINDS}
     for kind, name, module in parts:
-        factory = getattr(import_module(module), f"dpflbench_{kind}")()[name]
-        found[kind][name] = Part(kind, name, factory, "", "", "", module)
+        found[kind][name] = part_of(kind, name, module)
     problems: list[str] = []
     made = assemble(Normalised(Raw(config)), Catalogue(found), problems)
     if made is None:

@@ -26,6 +26,8 @@ MEASURES = (
     "dpflbench.federation.leftovers.survivors",
     "dpflbench.privacy.residuals.examine",
 )
+# How another process finds the parts it is told of
+FINDERS = ("dpflbench.catalogue.load_built_in", "dpflbench.catalogue.part_of")
 PIECES = ("selector", "aggregator", "transform")  # of an algorithm
 
 
@@ -61,7 +63,7 @@ def closures(assembly: "Assembly", sources: Sources | None = None) -> list[Closu
 @functools.cache
 def harness(sources: Sources) -> Closure:
     """All code between a configuration and its record, whatever the parts are."""
-    return sources.closure([ENTRY], without=MEASURES)
+    return sources.closure([ENTRY], without=(*MEASURES, *FINDERS))
 
 
 @functools.cache
