@@ -172,11 +172,11 @@ def test_large_signs_stay_inside_the_frame_and_the_legend_has_signs_without_line
     for series in panel.series:
         assert 9 < across(series.x[0]) < 91
         assert 9 < up(series.y[0]) < 91
-    aside = {s.name: (s.aside, s.size) for s in panel.series}
-    assert aside["WeiAvg"][0] == 0.0
-    (left, one), (right, two) = aside["PFA"], aside["DPSGD"]  # the same two numbers, so beside one another
-    assert right - left == pytest.approx(one + two)
-    assert left - one == pytest.approx(-(right + two))
+    below = {s.name: (s.below, s.size) for s in panel.series}
+    assert below["WeiAvg"][0] == 0.0
+    (top, one), (bottom, two) = below["PFA"], below["DPSGD"]  # the same two numbers, so below one another
+    assert bottom - top == pytest.approx(one + two)
+    assert top - one == pytest.approx(-(bottom + two))
     keys = legend(chart, looks(view(explained())))
     assert [name for _, name, _ in keys] == ["DPSGD", "WeiAvg", "PFA"]
     assert not any('class="l"' in key for key, _, _ in keys)

@@ -19,7 +19,7 @@ class Series:
     marker: str = ""  # empty: the algorithm's own
     hints: tuple[str, ...] = ()  # one a point
     size: float = 0.0  # of its markers; 0: as they fit
-    aside: float = 0.0  # how far its markers stand beside their place, in units of the drawing
+    below: float = 0.0  # how far its markers stand below their place, in units of the drawing
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -41,8 +41,8 @@ def draw_plane(panel: Plane, looks: Looks, frame: Frame) -> Drawn:
 
 def _series(series: Series, look: Look, x: Scale, y: Scale) -> str:
     ok = np.isfinite(series.x) & np.isfinite(series.y)
-    at = [x(float(v)) + series.aside for v in series.x[ok]]
-    points = list(zip(at, (y(float(v)) for v in series.y[ok]), strict=True))
+    at = [x(float(v)) for v in series.x[ok]]
+    points = list(zip(at, (y(float(v)) + series.below for v in series.y[ok]), strict=True))
     marker, out = series.marker or look.marker, []
     if series.low is not None and series.high is not None and points:
         low, high = ([y(float(v)) for v in values[ok]] for values in (series.low, series.high))

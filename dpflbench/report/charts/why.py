@@ -14,7 +14,7 @@ from dpflbench.report.tables.why import explained, mean_of, plain_mean_share, st
 from dpflbench.report.view import Column, Group, View
 
 SHADES = (1.0, 0.55, 0.2)  # of the parts of a gap
-NEAR = 0.02  # points of logarithmic efficiency and of coverage: signs this close stand side by side
+NEAR = 0.02  # points of logarithmic efficiency and of coverage: signs this close stand below one another
 SMALL, LARGE = 2.6, 7.0  # signs of the least and of the most useful algorithm
 
 
@@ -29,8 +29,8 @@ def why_chart(view: View) -> Chart:
     return Chart(
         key="why",
         title="Noise efficiency against data coverage",
-        caption="Means over seeds; the larger a sign, the better its utility in that panel; signs of the same "
-        "place stand side by side. Line: the information "
+        caption="Means over seeds; the larger a sign, the better its utility in that panel; signs of one place "
+        "stand below one another. Line: the information "
         "limit, which no selector and linear weighting exceeds; dashed, where it is another: that of a plain mean."
         + _stand_ins(found)
         + rest,
@@ -75,14 +75,16 @@ def _plane(view: View, column: Column, groups: list[Group]) -> Plane:
         title=panel_title(column, view),
         x_label="noise efficiency",
         y_label="data coverage",
-        series=tuple(_side_by_side(sorted(series, key=lambda s: -s.size))),  # small signs lie on top
+        series=tuple(_stacked(sorted(series, key=lambda s: -s.size))),  # small signs lie on top
         x_log=True,
         limits=lines,
     )
 
 
-def _side_by_side(series: list[Series]) -> list[Series]:
-    """Signs that would cover one another in a row around their place, largest first."""
+def _stacked(series: list[Series]) -> list[Series]:
+    """Signs that would cover one another in a pile around their place, largest on top: no efficiency is moved, least of
+    all across the limit.
+    """
 
     def near(one: Series, other: Series) -> bool:
         far = max(one.x[0], other.x[0]) > math.exp(NEAR) * min(one.x[0], other.x[0])
@@ -90,9 +92,9 @@ def _side_by_side(series: list[Series]) -> list[Series]:
 
     out: list[Series] = []
     for here in series:
-        row = [s for s in series if near(s, here)]
-        start = -sum(s.size for s in row) + 2 * sum(s.size for s in row[: row.index(here)])
-        out.append(replace(here, aside=start + here.size if len(row) > 1 else 0.0))
+        pile = [s for s in series if near(s, here)]
+        start = -sum(s.size for s in pile) + 2 * sum(s.size for s in pile[: pile.index(here)])
+        out.append(replace(here, below=start + here.size if len(pile) > 1 else 0.0))
     return out
 
 
