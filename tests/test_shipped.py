@@ -28,6 +28,12 @@ def test_every_suite_of_the_repository_has_a_name():
     assert {"heterogeneity", "paper/mnist", "paper/quick/mnist"} <= set(shipped.names())
 
 
+def test_no_two_suites_are_described_alike():
+    told = [suites.load(Path(name)).description for name in shipped.names()]
+    assert all(told)
+    assert len(set(told)) == len(told)
+
+
 def test_a_folder_inside_the_package_goes_first_as_in_a_wheel(tmp_path, monkeypatch):
     (tmp_path / "package" / "suites").mkdir(parents=True)
     monkeypatch.setattr(shipped, "PACKAGE", tmp_path / "package")
