@@ -6,6 +6,7 @@ FROM python:3.11-slim AS cpu
 ENV PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
 
 FROM nvidia/cuda:13.0.1-base-ubuntu24.04 AS cuda
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends python3 python3-venv \
     && rm -rf /var/lib/apt/lists/* \
@@ -23,9 +24,9 @@ COPY plugins /src/plugins
 COPY suites /src/suites
 RUN python -m pip install -c /src/constraints.txt /src && rm -rf /src
 # nobody's rights are needed, and results belong to whoever mounts a folder: docker run --user "$(id -u):$(id -g)"
-RUN useradd --create-home bench && mkdir -p /work/results && chown -R bench /work
+RUN useradd --create-home --uid 10001 bench && mkdir -p /work/results && chown -R 10001 /work
 ENV DPFLBENCH_CACHE=/tmp/dpflbench
-USER bench
+USER 10001
 WORKDIR /work
 ENTRYPOINT ["dpflbench"]
 CMD ["--help"]

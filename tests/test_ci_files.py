@@ -48,7 +48,7 @@ def test_the_container_copies_what_is_there_and_what_it_is_shown():
     assert copied == shown
     assert all((REPO / name).exists() for name in copied)
     assert re.findall(r"^FROM \S+ AS (\w+)$", text, re.MULTILINE) == ["cpu", "cuda"]
-    assert text.count("USER bench") == 1
+    assert text.count("\nUSER 10001\n") == 1  # nobody is root
 
 
 def test_the_devcontainer_makes_what_there_is_to_make():

@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 import tarfile
+import time
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+from walk import walk
 
 import dpflbench
 
@@ -97,12 +99,9 @@ def test_a_suite_can_be_copied_and_changed(dpflbench_says, home):
     assert "DPFL-BCS" in dpflbench_says("plan", "mine.yaml", "--set", "federation.rounds=3")
 
 
-def test_a_plugin_of_ones_own_is_made_installed_checked_and_run(dpflbench_says, home):
-    dpflbench_says("new-plugin", "my-idea")
-    package = home / "empty" / "dpflbench-my-idea"
-    pip = (home / "env" / "bin" / "python", "-m", "pip", "install", "--quiet")
-    ran(*pip, "-e", f"{package}[dev]", cwd=home)
-    assert dpflbench_says("check", "my_idea").splitlines()[-1].startswith("2 parts: 2 ok")
-    ran(home / "env" / "bin" / "python", "-m", "pytest", "-q", cwd=package)
-    shown = dpflbench_says("run", package / "suite.yaml", "--set", "federation.rounds=5", "--quiet")
-    assert "MyIdea" in shown
+def test_the_tutorial_is_a_walk_from_an_empty_folder_to_ones_own_algorithm_in_ones_own_table(home):
+    (home / "walk").mkdir()
+    began = time.monotonic()
+    transcript = walk(home / "walk", home / "env")
+    assert any(line.startswith("$ dpflbench verify") for line in transcript)
+    assert time.monotonic() - began < 15 * 60
