@@ -64,10 +64,10 @@ class Record:
     clients   arrays [N]: n_examples, epsilon, delta, uses, weight (over the run), epsilon_spent, utility_shared (shared
               model, own held-out shard), utility_personal (own phi, own held-out shard), n_holdout
     events    arrays, one row a release: client, round, kind (0 gradient, 1 loss, 2 joint), sensitivity, scale, cost
-    facts     dim, phi_dim, n_train, n_test, n_classes, gradient_path, data_digest, split_digest, initial_model,
-              final_model, mechanism (name, law, accountant, clip_norm), references (utility of trivial models),
-              ledger_digest, ledger_chain (privacy/chain.py: a link a round), noise_efficiency, data_coverage, why (how
-              those were had: weights, rounds, variance, limit, mean_limit)
+    facts     dim, phi_dim, n_train, n_test, n_classes, gradient_path, data_digest, split_digest, features_fitted
+              (false, or not there), initial_model, final_model, mechanism (name, law, accountant, clip_norm),
+              references (utility of trivial models), ledger_digest, ledger_chain (privacy/chain.py: a link a round),
+              noise_efficiency, data_coverage, why (how those were had: weights, rounds, variance, limit, mean_limit)
     notes     what selectors wanted kept, one mapping a plan, arrays allowed
     measured  seconds, cpu_seconds (rounds only), gradient_seconds; round_seconds, round_gradient_seconds and
               samples_per_second without the first round; started, device, threads, versions, machine,

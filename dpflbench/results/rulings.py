@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+NOT_AS_CLAIMED = "not private as claimed"  # begins the reason, and is the mark, of a run whose prices are no proof
 Verdict = Literal["ok", "unverified", "wrong", "irreproducible"]
 ORDER: tuple[Verdict, ...] = ("ok", "unverified", "wrong", "irreproducible")  # each is worse than the one before
 
