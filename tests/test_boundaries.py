@@ -85,6 +85,7 @@ def test_plugins_see_the_public_side_of_the_harness_only():
         "dpflbench.report.view",
         "dpflbench.tasks.datasets",
         "dpflbench.tasks.features",
+        "dpflbench.tasks.histograms",
         "dpflbench.tasks.models",
         "dpflbench.tasks.partition",
         "dpflbench.tasks.population",

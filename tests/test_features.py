@@ -7,6 +7,8 @@ from sklearn.decomposition import PCA
 
 from dpflbench.errors import DpflbenchError
 from dpflbench.tasks.features import FEATURES, Flatten, Pca, Standardise
+from dpflbench.tasks.histograms import GradientHistograms, directions
+from dpflbench.testing import check_feature
 
 
 @pytest.fixture
@@ -97,3 +99,37 @@ def test_images_are_standardised_by_channel():
 def test_flatten_makes_rows_of_images():
     images = torch.full((2, 1, 3, 3), 255, dtype=torch.uint8)
     assert torch.equal(Flatten().fit_apply(images, images)[0], torch.ones(2, 9))
+
+
+def pictures(count=6, channels=3, size=8):
+    return torch.from_numpy(np.random.default_rng(5).integers(0, 256, (count, channels, size, size)).astype(np.uint8))
+
+
+def test_an_edge_counts_for_its_direction_with_its_strength():
+    ramp = torch.arange(8.0).expand(8, 8)[None, None] / 10  # grows by 0.1 a pixel to the right, flat downwards
+    for turns, picture in enumerate((ramp, ramp.mT, ramp.flip(3), ramp.mT.flip(2))):  # right, down, left, up
+        found = directions(picture, 4)[0, :, 2:-2, 2:-2].amax((1, 2))
+        assert found.tolist() == pytest.approx([0.2 if b == turns else 0.0 for b in range(4)], abs=1e-6)
+    between = directions((ramp + ramp.mT) / 2, 4)[0, :, 2:-2, 2:-2].amax((1, 2))
+    assert between.tolist() == pytest.approx([0.5 * 0.02**0.5, 0.5 * 0.02**0.5, 0, 0], abs=1e-6)
+
+
+def test_histograms_of_gradients_have_norm_one_and_depend_on_no_other_example():
+    x = pictures()
+    train, test = GradientHistograms().fit_apply(x, x[:2])
+    assert train.shape == (6, 16 * (12 + 3))
+    assert train.norm(dim=1).tolist() == pytest.approx([1.0] * 6, abs=1e-5)
+    torch.testing.assert_close(test, train[:2])
+    small, _ = GradientHistograms(numbers=20).fit_apply(x, x[:2])
+    assert small.shape == (6, 20)
+    torch.testing.assert_close(small, GradientHistograms(numbers=20).fit_apply(x[:1], x)[1])
+    plain = GradientHistograms().fit_apply(torch.full((1, 1, 8, 8), 128, dtype=torch.uint8), x[:, :1])[0]
+    assert bool(plain.isfinite().all())  # no edge anywhere
+
+
+def test_histograms_of_gradients_conform_and_take_pictures_alone():
+    check_feature(GradientHistograms)
+    with pytest.raises(DpflbenchError, match=r"hog: examples of shape \(6,\); allowed: pictures"):
+        GradientHistograms().fit_apply(torch.zeros(3, 6), torch.zeros(3, 6))
+    with pytest.raises(DpflbenchError, match="bins: 1; allowed"):
+        GradientHistograms(bins=1)

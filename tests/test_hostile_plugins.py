@@ -194,6 +194,7 @@ CASES = [
     (check_feature, populations.DropsRows, "the train part is torch.float32 (89, 60); expected float32 (90, …)"),
     (check_feature, populations.Doubles, "the train part is torch.float64 (90, 60); expected float32 (90, …)"),
     (check_feature, populations.TrainOnly, "fit_apply(train, test) returns Tensor; expected a pair (train, test)"),
+    (check_feature, populations.FittedInSecret, "says fitted = False, and other training examples change the features"),
     (check_feature, populations.Priceless, "has no costly; expected True or False"),
     (check_budget, populations.UnboundedBudget, "bounds() is (0.0, inf); expected two finite numbers"),
     (check_budget, populations.Understates, "expected values within bounds(), 1 to 1.5"),

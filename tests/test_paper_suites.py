@@ -273,3 +273,22 @@ def test_one_command_runs_every_paper_suite_and_says_the_cost_first():
     assert sorted(plans) == sorted(runs) == sorted(path.stem for path in SUITES.glob("*.yaml"))
     assert told.index("dpflbench plan paper/cifar10") < told.index("dpflbench run")
     assert runs[-1] == "cifar10"
+
+
+def test_five_data_sets_stand_in_one_table_and_no_picture_s_features_are_fitted(catalogue):
+    suite = load(SUITES.parent / "datasets.yaml")
+    assert (len(suite.seeds), suite.axes["privacy.mechanism"]) == (8, ["gaussian", "laplace"])
+    found = list(columns_of(suite, catalogue))
+    assert [problem for c in found for problem in c.problems] == []
+    made = {c.coordinates["case"]: c.assembly for c in found if c.entry.use == "DPFL-BCS"}
+    assert {case: a.config["task"]["dataset"]["name"] for case, a in made.items()} == {
+        "Lending Club": "lending_club",
+        "MNIST": "mnist",
+        "Fashion-MNIST": "fashion_mnist",
+        "FEMNIST": "femnist",
+        "CIFAR-10": "cifar10",
+    }
+    assert {case: getattr(a.features, "fitted", True) for case, a in made.items()} == {
+        case: case == "Lending Club" for case in made
+    }
+    assert {type(a.task.model).__name__ for a in made.values()} == {"Linear", "Softmax"}  # both convex

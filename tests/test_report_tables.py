@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,6 +60,14 @@ def test_features_that_nobody_paid_for_are_named(kind, said):
     axes = {"task.dataset.features.kind": [kind]} if kind else {}
     notes = " ".join(utility_tables(view(make_results(axes=axes)))[0].notes)
     assert (f"Features ({kind}) are fitted on training data as public preprocessing" in notes) == said
+
+
+def test_features_that_are_not_fitted_are_no_preprocessing():
+    found = make_results(axes={"task.dataset.features.kind": ["hog"]})
+    records = {r.id: replace(r, facts={**r.facts, "features_fitted": False}) for r in found.records.values()}
+    said, unsaid = (" ".join(utility_tables(view(each))[0].notes) for each in (found, replace(found, records=records)))
+    assert "Features (hog) are fitted on training data as public preprocessing" in said
+    assert "preprocessing" not in unsaid
 
 
 def test_lower_is_better_turns_best_and_arrow_round():

@@ -196,6 +196,7 @@ def _facts(run: Run, assembly: Assembly, prepared: Prepared, state: State | None
         "n_test": len(task.test_y),
         "n_classes": task.n_classes,
         "gradient_path": world.engine.path,
+        **({} if getattr(assembly.features, "fitted", True) else {"features_fitted": False}),
         "data_digest": run.data_digest,
         "split_digest": split,
         "initial_model": digest_of(prepared.theta),

@@ -85,6 +85,7 @@ class Flatten:
     """One row of numbers an example; images scaled to [0, 1]."""
 
     costly: ClassVar[bool] = False
+    fitted: ClassVar[bool] = False
 
     def fit_apply(self, train: Tensor, test: Tensor) -> tuple[Tensor, Tensor]:
         """Both parts as [M, values]."""

@@ -76,6 +76,8 @@ def _served(who: str, features: Any, train: Tensor, test: Tensor) -> bool:
     if difference(made, _made(who, features, train, test)):
         refuse(who, "two fits to the same data differ", "a map that its data determines", "draw nothing, keep nothing")
     _fitted_on_train_alone(who, features, train, test, made)
+    if not getattr(features, "fitted", True):
+        _fitted_on_nothing(who, features, train, test, made)
     return True
 
 
@@ -96,6 +98,20 @@ def _made(who: str, features: Any, train: Tensor, test: Tensor) -> Any:
     if made is not None and not (isinstance(made, tuple) and len(made) == 2):
         refuse(who, f"{what} returns {type(made).__name__}", "a pair (train, test)", "return both parts")
     return made
+
+
+def _fitted_on_nothing(who: str, features: Any, train: Tensor, test: Tensor, made: tuple[Tensor, Tensor]) -> None:
+    """Other training examples move nothing where a map says that it depends on no data."""
+    other = torch.cat([train[:5], train[5:] // 2 if train.dtype == torch.uint8 else train[5:] * 10 - 3])
+    again = _made(who, features, other, test)
+    rest = [(made[0][:5], again[0][:5]), (made[1], again[1])] if again is not None else []
+    if not rest or not all(torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in rest):
+        refuse(
+            who,
+            "says fitted = False, and other training examples change the features of the rest",
+            "a map that depends on no data",
+            "make each row of its own example alone, or leave out `fitted`",
+        )
 
 
 def _fitted_on_train_alone(who: str, features: Any, train: Tensor, test: Tensor, made: tuple[Tensor, Tensor]) -> None:

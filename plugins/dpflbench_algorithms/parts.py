@@ -89,8 +89,9 @@ def dpflbench_datasets() -> Factories:
 def dpflbench_features() -> Factories:
     """The features of `dpflbench.tasks`."""
     from dpflbench.tasks.features import FEATURES
+    from dpflbench.tasks.histograms import GradientHistograms
 
-    return FEATURES
+    return {**FEATURES, "hog": GradientHistograms}
 
 
 @hookimpl

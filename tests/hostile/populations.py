@@ -185,6 +185,13 @@ class TrainOnly(Centred):
         return super().fit_apply(train, test)[0]
 
 
+@dataclass(frozen=True)
+class FittedInSecret(Centred):
+    """Says that it depends on no data, and takes the training mean."""
+
+    fitted: ClassVar[bool] = False
+
+
 class Priceless(Centred):
     """Does not say whether it is costly."""
 

@@ -6,7 +6,6 @@ of its own.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -172,8 +171,9 @@ def legend(view: View) -> list[str]:
 
 def _public_features(view: View) -> list[str]:
     """That features were learnt from training data and nobody paid for it."""
-    configs: list[Mapping[str, Any]] = [record.config for group in view.groups.values() for record in group.records]
-    kinds = {str(descend(config, "task.dataset.features.kind")) for config in configs} - {"None", "flatten"}
+    records = [record for group in view.groups.values() for record in group.records]
+    fitted = [record.config for record in records if record.facts.get("features_fitted", True)]
+    kinds = {str(descend(config, "task.dataset.features.kind")) for config in fitted} - {"None", "flatten"}
     if not kinds:
         return []
     return [
