@@ -32,7 +32,7 @@ def has_rows(record: Record) -> bool:
     have none.
     """
     privacy, federation = record.config["privacy"], record.config["federation"]
-    return privacy.get("trust", "local") == "local" and federation.get("cohorts", "exact") == "exact"
+    return bool(privacy.get("trust", "local") == "local" and federation.get("cohorts", "exact") == "exact")
 
 
 def counterfactual(record: Record, without: str, catalogue: Catalogue) -> Run:

@@ -264,6 +264,13 @@ class Accountant(ABC):
     # z: the variance of the noise a budget needs grows with uses**z (class attribute or field); 0: with no power of it
     exponent: int
 
+    @property
+    def unproved(self) -> str:
+        """Why its prices are not what releases cost, for somebody's reading of a paper; every judge then calls its runs
+        not private as claimed, and its second opinion says what they really cost. Empty: they are.
+        """
+        return ""
+
     @abstractmethod
     def supports(self, event: Event) -> str:
         """Empty if there is a proof for such releases, else what there is one for."""
@@ -815,7 +822,10 @@ class Partition(Protocol):
 
 @runtime_checkable
 class Features(Protocol):
-    """What the model sees of an example: a map fitted on training examples, public and unpaid."""
+    """What the model sees of an example: a map fitted on training examples, public and unpaid.
+
+    A map that depends on no data says so by `fitted: ClassVar[bool] = False`, and reports do not call it preprocessing.
+    """
 
     @property
     def costly(self) -> bool:

@@ -14,7 +14,7 @@ from dpflbench.errors import DpflbenchError, SuiteError
 from dpflbench.execution.prepare import Place
 from dpflbench.federation.local import FullStep
 from dpflbench.frame import PrivacyFrame
-from dpflbench.interfaces import Algorithm, Trust
+from dpflbench.interfaces import Accountant, Algorithm, Trust
 from dpflbench.judges.audit import audit_algorithm, audit_noise, trains
 from dpflbench.judges.bounds import noise_seen
 from dpflbench.judges.planted import audit_run
@@ -22,6 +22,7 @@ from dpflbench.judges.sampled import ATTACKED, attack_sampled, audit_sampled_run
 from dpflbench.judges.summed import Overlooked, audit_sum
 from dpflbench.planning import Resolved, columns_of
 from dpflbench.privacy.residuals import ALARM, Examined, is_normal
+from dpflbench.results.rulings import NOT_AS_CLAIMED
 from dpflbench.schema import INVALID
 from dpflbench.suite_reading import load as load_suite
 from dpflbench.suite_reading import parse_value
@@ -109,6 +110,7 @@ def _audited(target: Target, catalogue: Catalogue, asked: list[str] | None, conf
     for name in [only] if only else asked or allowed:
         noise = catalogue.get("mechanisms", name).factory()
         accountant = catalogue.get("accountants", noise.accountant).factory()
+        bad += _disclaimed(f"{label}, {name}", accountant)
         found = audit_noise(algorithm, noise, accountant, **{**options, "clients": min(options["clients"], 2048)})
         bad += _tell(f"{label}, {name}", found)
         seen = 0.0
@@ -188,6 +190,13 @@ def _tell(where: str, found: Examined, rate: float | None = None) -> int:
     return int(bool(found.alarms))
 
 
+def _disclaimed(where: str, accountant: Accountant) -> int:
+    """1, and told, if an accountant's prices are no proof by its own word."""
+    if accountant.unproved:
+        say(f"VIOLATED  {where}: {NOT_AS_CLAIMED}: {accountant.unproved}")
+    return bool(accountant.unproved)
+
+
 def _audited_run(column: Resolved, place: Place, repeats: int, seed: int, confidence: float) -> int:
     """Violations of one run of a suite."""
     if column.assembly is None or column.assembly.privacy is None:
@@ -195,6 +204,8 @@ def _audited_run(column: Resolved, place: Place, repeats: int, seed: int, confid
     assembly = column.assembly.with_seed(seed)
     where = f"{column.entry.label}, {column.assembly.privacy.mechanism.name}"
     rate: float | None = None
+    if disclaimed := _disclaimed(where, column.assembly.privacy.accountant):
+        return disclaimed  # nothing to attack: it stands by none of its claims
     if assembly.frame.unit == "client" or not assembly.frame.trust.rows:
         made = assembly.privacy
         if made is None:

@@ -9,6 +9,7 @@ from dpflbench.catalogue import Catalogue
 from dpflbench.judges.exposed import exposed, spoilt
 from dpflbench.judges.verify import rulings
 from dpflbench.results.cells import Results
+from dpflbench.results.rulings import NOT_AS_CLAIMED, Ruling
 
 PATIENCE = 20.0  # CPU seconds for second accountants: all of the main job; of slower ones a sample
 
@@ -20,9 +21,14 @@ def marked(results: Results, catalogue: Catalogue, doubts: bool = True) -> Resul
     """
     ruled = rulings(results, catalogue, PATIENCE)
     let_pass = {"ok"} if doubts else {"ok", "unverified"}
-    marks: dict[str, str] = {run: ruling.verdict for run, ruling in ruled.items() if ruling.verdict not in let_pass}
+    marks = {run: _mark(ruling) for run, ruling in ruled.items() if ruling.verdict not in let_pass}
     for run, record in results.records.items():
         alone = run not in ruled or set(ruled[run].reasons) <= {*spoilt(record)}  # nothing else is wrong with it
         if (run not in marks or alone) and (why := exposed(record)):
             marks[run] = why
     return replace(results, marks={**results.marks, **marks})
+
+
+def _mark(ruling: Ruling) -> str:
+    """The verdict, or that a run never was what it claims where its accountant says so itself."""
+    return NOT_AS_CLAIMED if any(why.startswith(NOT_AS_CLAIMED) for why in ruling.reasons) else ruling.verdict

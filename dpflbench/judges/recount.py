@@ -28,6 +28,7 @@ from dpflbench.privacy.gaussian_dp import delta as delta_of
 from dpflbench.privacy.ledger import KINDS, epsilon_of, totals
 from dpflbench.privacy.residuals import is_normal
 from dpflbench.results.record import Record
+from dpflbench.results.rulings import NOT_AS_CLAIMED
 from dpflbench.schema import build
 
 Array = NDArray[Any]
@@ -205,7 +206,8 @@ def check_spending(record: Record, rules: Rules, ask: bool = True) -> tuple[list
     curve = accountant.of(*(column[whose] for column in budgets)).cost(releases)
     total, order = totals(whose, events["round"], curve, accountant.of(*budgets).budget(*budgets))
     spent = epsilon_of(accountant, total, order, curve.shape[1], *budgets)
-    problems = [] if accountant.adaptive else _unequal(record, accountant)
+    problems = [f"{NOT_AS_CLAIMED}: {accountant.unproved}"] if accountant.unproved else []
+    problems += [] if accountant.adaptive else _unequal(record, accountant)
     if not np.allclose(events["cost"], curve[np.arange(len(whose)), order[whose]], rtol=EXACT, atol=0):
         problems.append("a recorded cost is not that of its release")
     problems += _overspent(spent, clients["epsilon"], accountant.name)
