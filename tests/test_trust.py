@@ -589,3 +589,23 @@ def test_an_adaptive_clip_that_is_told_otherwise_is_found(frames, catalogue):
         if f.run == record.id
     )
     assert any("in one sum" in p for p in found.problems)
+
+
+def test_the_price_of_trust_is_a_line_for_each_way_to_trust(tiny, catalogue):
+    from dpflbench.report.charts.trust import trust_chart, trust_names
+    from dpflbench.report.view import view
+
+    trusts = ["local", {"kind": "secure_sum", "honest": 0.5}, "central"]
+    tiny |= {
+        "axes": {"privacy.trust": trusts, "privacy.epsilon.high": [1.0, 4.0]},
+        "algorithms": ["FedSGD", "DPSGD", "PFA"],
+    }
+    tiny["federation"]["rounds"] = 2
+    shown = view(results_of(normalise(tiny), catalogue))
+    chart = trust_chart(shown)
+    assert [panel.title for panel in chart.panels] == ["DPSGD"]  # PFA has rows to look at under one trust alone
+    assert {line.name for line in chart.panels[0].series} == set(trust_names(shown)) == {
+        "local", "secure_sum (honest 0.5)", "central", "not private"
+    }  # fmt: skip
+    one = tiny | {"axes": {"privacy.epsilon.high": [1.0, 4.0]}, "algorithms": ["DPSGD"]}
+    assert trust_chart(view(results_of(normalise(one), catalogue))) is None

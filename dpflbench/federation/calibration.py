@@ -3,12 +3,15 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpflbench.errors import PluginError, RunEnded
 from dpflbench.interfaces import LEAST_DRAWN, AdaptiveClip, Event, Floats, Ints, Mechanism, Plan, Probe, Setup
 from dpflbench.privacy.sensitivity import loss_sensitivity, quantile_sensitivity
 
 DUST = 1e-3  # of an even share: what a use must be able to get at least; `check_affordable` says why
+MANY = 1 << 10  # clients that are calibrated one by one where coins decide who takes part
+SLIGHT = 2.0**-30  # more than rounding, and than the ledger keeps back for it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,9 +117,36 @@ def _by_coins(plan: Plan, left: Floats, setup: Setup) -> Calibration:
     message = setup.message(factor)
     rate = np.where(used, np.minimum(1.0, plan.uses / horizon), 1.0)
     message = replace(message, rate=rate, steps=np.full(setup.n_clients, horizon, dtype=np.int64))
-    cost = np.where(used[:, None], left, 0.0)
-    scale = np.where(used, setup.accountant.scale(cost, message), np.inf)
+    if int(used.sum()) > MANY:
+        scale = message.sensitivity * _coarse_noise(used, rate, horizon, setup) * (1 + 2.0**-50)
+    else:
+        scale = setup.accountant.scale(np.where(used[:, None], left, 0.0), message)
+    scale = np.where(used, scale, np.inf)
     return Calibration(setup.clip_norm * factor, message.at(scale), None, by_coins=True)
+
+
+def _coarse_noise(used: NDArray[np.bool_], rate: Floats, steps: int, setup: Setup) -> Floats:
+    """Noise in sensitivities [N] for so many clients that each cannot be calibrated: budgets are rounded down and rates
+    up to a grid, which asks for more noise and never less, and one of each cell is; the ledger charges what is true.
+    """
+    who = np.flatnonzero(used)
+    logs = np.log2(np.stack([setup.epsilon[who], setup.delta[who], rate[who]]))
+    for bits in range(7, -1, -1):  # to 2^-7 of a number, or coarser until there are few
+        spots = np.floor(logs * 2.0**bits)
+        spots[2] = np.ceil(logs[2] * 2.0**bits)
+        low = spots.min(1, keepdims=True)
+        span = (spots - low).max(1).astype(np.int64) + 1
+        keys = np.ravel_multi_index(tuple((spots - low).astype(np.int64)), tuple(span))
+        cells, of = np.unique(keys, return_inverse=True)
+        if len(cells) <= MANY:
+            break
+    places = np.stack(np.unravel_index(cells, tuple(span))) + low
+    epsilon, delta, often = 2.0 ** (places / 2.0**bits) * np.array([[1 - SLIGHT], [1 - SLIGHT], [1 + SLIGHT]])
+    event = setup.mechanism.event("gradient", np.ones(len(cells)), np.minimum(1.0, often), steps, setup.neighbours)
+    accountant = setup.accountant.of(epsilon, delta)
+    noise = np.full(setup.n_clients, np.inf)
+    noise[who] = accountant.scale(accountant.budget(epsilon, delta) * (1 - SLIGHT), event)[of]
+    return noise
 
 
 def _check_rates(cost: Floats, message: Event, setup: Setup) -> None:

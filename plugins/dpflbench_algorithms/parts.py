@@ -17,11 +17,13 @@ from dpflbench_algorithms.sampled_accountants import LossDistribution, Renyi
 
 @dataclass(frozen=True, slots=True)
 class UniformSelection:
-    """Everybody takes part equally often: K T / N uses each, a remainder dealt out by lot."""
+    """Everybody takes part equally often: K T / N uses each, a remainder by lot; by coins, all at one rate."""
 
     def plan(self, view: PlanView, rng: np.random.Generator) -> Plan:
         """Return equal uses for all rounds left."""
-        horizon = view.rounds_left
+        horizon, setup = view.rounds_left, view.setup
+        if setup.cohorts == "poisson":
+            return Plan(np.full(setup.n_clients, horizon * setup.cohort_size / setup.n_clients), horizon)
         return Plan(even_uses(view.setup.n_clients, horizon * view.setup.cohort_size, rng), horizon)
 
 
