@@ -22,6 +22,11 @@ sixteen times wider than any error found; and on values whose sensitivity is wha
 A mechanism names its law, and `draws.noised(value, scale, law)` is what it releases, before anybody rounds to float32:
 that is post-processing too. Another law brings two quantile functions and a tail; `uniform` serves the rest.
 
+So a discrete mechanism is not offered beside it: what is released is discrete already, and the price of another one was
+measured. DPSGD on the main job (epsilon up to 1, alpha 0.5, four seeds, one key) has 70.56 % on this grid, 70.56 % on
+one a million times finer, which no seed sees by more than 0.01 points, and with the 6 or 13 % more noise 69.17 or
+67.61 %.
+
 Cost (tests/benchmarks/test_noise.py, one core at 2.1 GHz): 20 ns a coordinate, where float64 normals of NumPy's Philox,
 which is no cipher, take 15: 0.2 ms a round of the main job, 0.11 s of ResNet-20. SHAKE is a third of it; AES in counter
 mode would save 0.05 ms a round, 1 % of it, for one more dependency.

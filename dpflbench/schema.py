@@ -67,15 +67,6 @@ def _signature(factory: Callable[..., Any]) -> tuple[tuple[str, Any, Any], ...]:
     )
 
 
-def description(factory: Any) -> str:
-    """The first sentence of a factory's docstring; nothing where it has none of its own."""
-    own = factory.__doc__ if inspect.isroutine(factory) or inspect.isclass(factory) else type(factory).__doc__
-    paragraph = " ".join(inspect.cleandoc(own or "").partition("\n\n")[0].split())
-    if paragraph.startswith(f"{getattr(factory, '__name__', '')}("):  # what a dataclass is given
-        return ""
-    return re.split(r"(?<=\.) (?=[A-Z`])", paragraph)[0]
-
-
 def build(factory: Callable[..., Any], given: Any, path: str, problems: list[str]) -> Any:
     """What the factory makes of a mapping; INVALID (and a problem for each reason) where it cannot."""
     made = Reader(problems).build(factory, given, path)

@@ -19,9 +19,10 @@ from typing import Any, Literal
 from dpflbench import shipped
 from dpflbench.assembly import COMPOSED, compose
 from dpflbench.catalogue import Catalogue
+from dpflbench.described import description
 from dpflbench.hookspecs import KINDS, kind_of
 from dpflbench.interfaces import Accountant, Features, Section, Server
-from dpflbench.schema import MAX_INTEGER, description, parameters
+from dpflbench.schema import MAX_INTEGER, parameters
 from dpflbench.suite_schema import TUNABLE, Evaluate, Federation, PrivacySection, Report, Resources, TaskSection
 
 Schema = dict[str, Any]

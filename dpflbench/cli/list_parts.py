@@ -13,9 +13,10 @@ import typer
 from dpflbench.catalogue import Part, load
 from dpflbench.cli.options import Without
 from dpflbench.cli.output import printable
+from dpflbench.described import description
 from dpflbench.errors import DpflbenchError
 from dpflbench.hookspecs import KINDS
-from dpflbench.schema import NAMES, description, parameters, suggest
+from dpflbench.schema import NAMES, parameters, suggest
 
 
 def list_parts(
