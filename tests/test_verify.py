@@ -182,7 +182,7 @@ def test_a_release_without_noise_and_columns_out_of_range_are_noticed(results):
         ("client", 8),
         ("client", -1),
         ("round", 6),
-        ("kind", 3),
+        ("kind", len(KINDS)),
         ("sensitivity", np.nan),
         ("scale", -1.0),
         ("rate", 1.5),

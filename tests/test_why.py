@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from harness import assembly_of, record_of
+from harness import assembly_of, record_of, run_of
 from places import place
 from record_factory import make_results
 
@@ -48,12 +48,12 @@ class FirstRow:
         return told[1:] if self.wrong == "shape" else told.flip(0) if self.wrong == "row" else told
 
 
-def with_aggregator(tiny, catalogue, aggregator, **rest):
+def with_aggregator(tiny, catalogue, aggregator):
     """The record of uniform selection with that aggregator."""
     made = assembly_of(tiny, catalogue, "DPSGD")
     made = replace(made, algorithm=replace(made.algorithm, aggregator=aggregator))
     run = replace(make_run(made.config, made, made.task.dataset.digest(None)), assembly=made)
-    return execute(run, catalogue, place(**rest))
+    return execute(run, catalogue, place())
 
 
 def test_a_record_has_weights_and_both_numbers_and_how_they_were_had(tiny, catalogue):
@@ -83,9 +83,8 @@ def test_rows_of_unknown_weight_are_taken_for_a_plain_mean_and_said_to_be(tiny, 
     assert rows["noise_efficiency"] == mean["noise_efficiency"]
 
 
-@pytest.mark.parametrize("isolated", [False, pytest.param(True, marks=pytest.mark.skipif(not possible(), reason=""))])
-def test_an_aggregator_of_rows_may_report_its_weights(tiny, catalogue, isolated):
-    record = with_aggregator(tiny, catalogue, FirstRow(), isolated=isolated)
+def test_an_aggregator_of_rows_may_report_its_weights(tiny, catalogue):
+    record = with_aggregator(tiny, catalogue, FirstRow())
     assert record.status == "done", record.reason
     assert record.facts["why"]["weights"] == "reported"
     rounds = record.config["federation"]["rounds"]
@@ -100,6 +99,14 @@ def test_reported_weights_that_do_not_give_the_direction_fail_the_run_and_the_ch
     assert said in record.reason
     with pytest.raises(ConformanceError, match=said):
         check_aggregator(FirstRow(wrong))
+
+
+@pytest.mark.skipif(not possible(), reason="no process of its own for server code here")
+def test_weights_are_reported_from_a_process_of_its_own_too(tiny, catalogue):
+    run = run_of(tiny, catalogue, "Robust-HDP")
+    beside, apart = (execute(run, catalogue, place(isolated=isolated)) for isolated in (False, True))
+    assert apart.facts["why"] == beside.facts["why"]
+    assert apart.facts["why"]["weights"] == "reported"
 
 
 def test_robust_hdp_reports_its_weights_and_is_more_efficient_than_a_plain_mean(tiny, catalogue):
