@@ -539,8 +539,8 @@ def test_the_regression_suite_plans_every_built_in_algorithm_under_both_mechanis
     cells = planned.manifest.cells
     own = {name: p.factory() for name, p in catalogue.parts["algorithms"].items() if p.distribution == "dpflbench"}
     built_in = {name for name, made in own.items() if made.rule == PLAIN and not made.trains}  # others need local steps
-    sums = {"Similar-budgets", "DP-FedAvg-central", "IDP-FedAvg"}  # for a server that sees sums alone
-    assert {c.algorithm for c in cells} == built_in - sums
+    built_in -= {"Similar-budgets", "DP-FedAvg-central", "IDP-FedAvg"}  # for a server that sees sums alone
+    assert {c.algorithm for c in cells} == built_in
     pairs = set(itertools.product(built_in, ("gaussian", "laplace"))) - {("DPSGD", "laplace"), ("DMLDP", "gaussian")}
     assert {(c.algorithm, c.coordinates["privacy.mechanism"]) for c in cells if c.run} == pairs
     assert len({c.seed for c in cells}) >= 3
