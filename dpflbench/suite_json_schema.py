@@ -21,9 +21,18 @@ from dpflbench.assembly import COMPOSED, compose
 from dpflbench.catalogue import Catalogue
 from dpflbench.described import description
 from dpflbench.hookspecs import KINDS, kind_of
-from dpflbench.interfaces import Accountant, Features, Section, Server
+from dpflbench.interfaces import Accountant, Features, Section
 from dpflbench.schema import MAX_INTEGER, parameters
-from dpflbench.suite_schema import TUNABLE, Evaluate, Federation, PrivacySection, Report, Resources, TaskSection
+from dpflbench.suite_schema import (
+    SHORTHANDS,
+    TUNABLE,
+    Evaluate,
+    Federation,
+    PrivacySection,
+    Report,
+    Resources,
+    TaskSection,
+)
 
 Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -184,11 +193,11 @@ class Describer:
 
     def key(self, path: str, annotation: Any) -> Schema:
         """One key of a section."""
-        if annotation == Server | None:  # a bare word is its kind
-            words = typing.get_args(parameters(Server)["kind"][0])
-            schema: Schema = {"anyOf": [{"enum": list(words)}, self.value(Server), {"type": "null"}]}
-        else:
-            schema = self.value(annotation)
+        schema = self.value(annotation)
+        for option in typing.get_args(annotation) if path in SHORTHANDS else ():
+            if kind_of(option) is None and dataclasses.is_dataclass(option) and isinstance(option, type):
+                words = typing.get_args(parameters(option)[SHORTHANDS[path]][0])  # a bare word is its kind
+                schema = {"anyOf": [{"enum": list(words)}, *schema["anyOf"]]}
         return self.told(path, {**schema, **BOUNDS.get(path, {})})
 
     def value(self, annotation: Any) -> Schema:

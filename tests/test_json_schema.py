@@ -46,6 +46,7 @@ def test_every_suite_that_comes_along_keeps_to_it(name, validator):
         ("federation.rounds", 0),
         ("federation.lr", {"decay": 3}),
         ("federation.server", "adams"),
+        ("privacy.trust", {"kind": "secure_sum", "honst": 0.5}),
         ("privacy.accountant", "gdp"),  # is named inside the mechanism
         ("privacy.mechanism", {"name": "gaussian", "accountant": "gpd"}),
         ("privacy.epsilon", {"kind": "uniform", "low": 1}),
@@ -79,7 +80,8 @@ def test_what_is_misspelt_or_out_of_place_is_underlined(tiny, validator, path, v
     [
         {"privacy": {"epsilon": 2.0, "mechanism": {"name": "gaussian", "accountant": {"name": "gdp"}}}},
         {"privacy": {"clip": {"gaussian": 1.0, "laplace": 2.0}}},
-        {"federation": {"server": "adam"}},
+        {"federation": {"server": "adam", "cohorts": "poisson"}, "privacy": {"trust": "central"}},
+        {"privacy": {"trust": {"kind": "secure_sum", "honest": 0.5}, "unit": "client"}},
         {"federation": {"server": {"kind": "momentum", "beta": 0.5}, "lr": {"initial": 1, "decay": math.inf}}},
         {"task": {"dataset": "mnist"}},
         {"task": {"dataset": {"name": "mnist", "features": "flatten"}}},
