@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from releases import event
 from test_renyi import many_clients
@@ -84,6 +84,7 @@ def test_calibrating_then_charging_never_exceeds_a_budget(log_epsilon, log_delta
     uses=st.integers(1, 1000),
     log_steps=st.floats(0, 3),
 )
+@example(log_epsilon=-3.0, log_delta=-4.0, log_noise=0.0, uses=1, log_steps=0.0)  # no rate that a float can hold fits
 def test_rates_that_meet_budgets_are_never_charged_more(log_epsilon, log_delta, log_noise, uses, log_steps):
     ledger = Ledger(Renyi(), np.array([10.0**log_epsilon]), np.array([10.0**log_delta]))
     noise, what = 10.0**log_noise, release(1.0, int(10**log_steps))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpflbench.interfaces import Floats
 from dpflbench.privacy.renyi import ORDERS, cost_of
 from dpflbench.privacy.renyi_calibration import NOISE, RATE, Unknown, log_moment_for, solve
-from dpflbench.privacy.search import Rows, peak
+from dpflbench.privacy.search import LEAST, Rows, peak
 
 KEPT = 1 << 12  # settings that are remembered: what a cohort releases, it releases in many rounds
 GRID = 2  # cells of the coarse search in one octave
@@ -29,8 +29,9 @@ def least_noise(cost: Floats, rate: Floats) -> tuple[Rows, Floats]:
 
 
 def largest_rate(cost: Floats, noise: Floats) -> Floats:
-    """The largest rate at which a step at `noise` [K] costs at most `cost` [K, A] at one of the orders."""
-    return np.exp(_largest(RATE, cost, noise)[1])
+    """The largest rate at which a step at `noise` [K] costs at most `cost` [K, A] at one of the orders; 0 if none."""
+    x = _largest(RATE, cost, noise)[1]
+    return np.where(x > LEAST, np.exp(x), 0.0)
 
 
 def _largest(unknown: Unknown, cost: Floats, given: Floats) -> tuple[Rows, Floats]:
