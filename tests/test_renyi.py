@@ -267,7 +267,7 @@ def test_calibrated_rate_never_exceeds_a_budget(log_epsilon, log_delta, log_nois
     assert 0 < float(rate) <= 1
     if order <= 2500:
         assert true_epsilon(order, rate, noise, steps, delta) <= mpmath.mpf(epsilon)
-        if rate < 1:
+        if 1e-12 < rate < 1:  # below it nobody draws a record; there the rounding margin counts
             assert true_epsilon(order, float(rate) * 1.0012, noise, steps, delta) > mpmath.mpf(epsilon) * (1 - 1e-9)
 
 
