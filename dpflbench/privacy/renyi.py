@@ -85,10 +85,16 @@ def cost_of(order: Any, rate: Any, noise: Any, steps: Any = 1.0) -> Floats:
 
 def budget_of(order: Any, epsilon: Any, delta: Any) -> Floats:
     """beta: the cost at which (epsilon, delta) is used up, rounded down; 0 where this order proves nothing so small."""
-    a, e, d = checked(order=order, epsilon=epsilon, delta=delta)
-    gap, size = _offset(a, d)
-    beta = e - gap - 16 * ULP * (np.where(np.isfinite(e), e, 0.0) + size)
-    return np.where(d == 0, 0.0, np.maximum(beta, 0.0))
+    shaped = checked(order=order, epsilon=epsilon, delta=delta)
+    out = np.empty(shaped[0].shape)
+    rows = BLOCK * len(out) // out.size + 1 if out.ndim and out.size else 1
+    for first in range(0, len(out) if out.ndim else 1, rows):  # of many clients at many orders a few at a time
+        part = slice(first, first + rows) if out.ndim else ...
+        a, e, d = (array[part] for array in shaped)
+        gap, size = _offset(a, d)
+        beta = e - gap - 16 * ULP * (np.where(np.isfinite(e), e, 0.0) + size)
+        out[part] = np.where(d == 0, 0.0, np.maximum(beta, 0.0))
+    return out
 
 
 def epsilon_of(cost: Any, order: Any, delta: Any) -> Floats:

@@ -29,6 +29,7 @@ from dpflbench.privacy.search import TOLERANCE, Rows, largest, peak
 
 GRID = 2  # cells of the grid in one octave
 SOME_K = np.unique(np.round(2.0 ** np.arange(1, 16.5, 0.5)))[:, None]
+SOME = 1 << 12  # clients whose first guesses are made at a time: stays in the cache
 MOST_STEPS = 2.0**53
 MARGIN = 4.0
 
@@ -153,7 +154,8 @@ def solve(
     target, a, given = log_moment_for(cost[rows], order[rows]), order[rows], given[rows]
     start = np.full(len(rows), np.nan) if x is None else x[rows]
     new = np.flatnonzero(~np.isfinite(start))
-    start[new] = unknown.start(target[new], a[new], given[new])
+    for part in np.array_split(new, len(new) // SOME + 1):
+        start[part] = unknown.start(target[part], a[part], given[part])
     out[rows], steep[rows] = largest(lambda x, at: unknown.moment(a[at], given[at], x), target, start, steep[rows])
     return out, steep
 
@@ -184,8 +186,9 @@ def _rate_start(target: Floats, order: Floats, noise: Floats) -> Floats:
 
 def _binomials(order: Floats) -> tuple[Floats, Floats]:
     """Some k of 2..order, order itself among them, and ln C(order, k) well enough to start from: [J, N]."""
-    k = np.minimum(SOME_K[: np.searchsorted(SOME_K[:, 0], order.max(initial=2.0)) + 1], order)
-    return k, gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
+    orders, of = np.unique(order, return_inverse=True)  # few, whoever has them
+    k = np.minimum(SOME_K[: np.searchsorted(SOME_K[:, 0], orders.max(initial=2.0)) + 1], orders)
+    return k[:, of], (gammaln(orders + 1) - gammaln(k + 1) - gammaln(orders - k + 1))[:, of]
 
 
 def _log_expm1(x: Floats) -> Floats:

@@ -18,6 +18,7 @@ from dpflbench.privacy.search import Rows, peak
 
 KEPT = 1 << 12  # settings that are remembered: what a cohort releases, it releases in many rounds
 GRID = 2  # cells of the coarse search in one octave
+MIX = 2**61 // (3 * 5 ** np.arange(10, dtype=np.int64)) * 2 + 1  # odd and far apart
 LOOK = np.searchsorted(ORDERS, [2, 3, 5, 8, 16, 32, 128, 1024, 8192])  # where two curves of a cell must be alike
 
 
@@ -35,26 +36,24 @@ def largest_rate(cost: Floats, noise: Floats) -> Floats:
 def _largest(unknown: Unknown, cost: Floats, given: Floats) -> tuple[Rows, Floats]:
     """The column of the order that allows the largest x, and that x; -inf where nothing may be spent."""
     column, x = np.zeros(len(cost), dtype=np.intp), np.full(len(cost), -np.inf)
-    rows = np.flatnonzero((cost > 0).any(1))
-    alone = (cost[rows] > 0).sum(1) == 1
-    column[rows[alone]] = np.argmax(cost[rows[alone]], axis=1)
-    free = rows[~alone]
-    column[free] = _best(unknown, cost[free], given[free])
+    some = cost > 0
+    choices = np.count_nonzero(some, axis=1)
+    column[choices == 1] = np.argmax(some[choices == 1], axis=1)
+    free, rows = np.flatnonzero(choices > 1), np.flatnonzero(choices)
+    column[free] = _best(unknown, cost, given, free)
     x[rows] = solve(unknown, cost[rows, column[rows]], ORDERS[column[rows]].astype(np.float64), given[rows])[0]
     return column, x
 
 
-def _best(unknown: Unknown, cost: Floats, given: Floats) -> Rows:
-    """The best column of curves with a choice: by halving for one of each cell, then step by step."""
-    cells, of = _cells(cost, given)
-    start = peak(
-        lambda at, rows: _better(unknown, cost[cells[rows]], given[cells[rows]], at, 1), len(cells), len(ORDERS)
-    )
+def _best(unknown: Unknown, cost: Floats, given: Floats, free: Rows) -> Rows:
+    """The best column of the rows that have a choice: by halving for one of each cell, then step by step."""
+    cells, of = _cells(cost[free[:, None], LOOK], given[free])
+    start = peak(lambda at, rows: _better(unknown, cost, given, free[cells[rows]], at, 1), len(cells), len(ORDERS))
     column = start[of]
     for way in (1, -1):
         rows = np.flatnonzero(column == start[of])
         while (rows := rows[(column[rows] + way >= 0) & (column[rows] + way < len(ORDERS))]).size:
-            rows = rows[_better(unknown, cost[rows], given[rows], column[rows], way)]
+            rows = rows[_better(unknown, cost, given, free[rows], column[rows], way)]
             column[rows] += way
     return column
 
@@ -62,15 +61,19 @@ def _best(unknown: Unknown, cost: Floats, given: Floats) -> Rows:
 def _cells(cost: Floats, given: Floats) -> tuple[Rows, Rows]:
     """One client of each distinct cell [C], and the cell of each [K]."""
     with np.errstate(divide="ignore"):
-        spot = np.round(GRID * np.log2(np.column_stack([cost[:, LOOK], given])))
-    _, first, of = np.unique(np.nan_to_num(spot, neginf=-1e6), axis=0, return_index=True, return_inverse=True)
-    return first, of.reshape(-1)
+        spot = np.round(GRID * np.log2(np.column_stack([cost, given])))
+        key = (np.clip(spot, -1e6, 1e6).astype(np.int64) * MIX).sum(
+            1
+        )  # wraps around; who shares a key only starts there
+    _, first, of = np.unique(key, return_index=True, return_inverse=True)
+    return first, of
 
 
-def _better(unknown: Unknown, cost: Floats, given: Floats, at: Rows, way: int) -> NDArray[np.bool_]:
-    """Whether the next column has room to spare where this one has none left; also where this one proves nothing."""
-    rows = np.arange(len(at))
-    here, there = cost[rows, at], cost[rows, at + way]
+def _better(unknown: Unknown, cost: Floats, given: Floats, rows: Rows, at: Rows, way: int) -> NDArray[np.bool_]:
+    """Of some rows, whether the next column has room to spare where this one has none left; also where this one proves
+    nothing.
+    """
+    here, there, given = cost[rows, at], cost[rows, at + way], given[rows]
     x = solve(unknown, here, ORDERS[at].astype(np.float64), given)[0]
     order = ORDERS[at + way].astype(np.float64)
     with np.errstate(over="ignore"):
