@@ -23,6 +23,7 @@ from dpflbench.errors import DpflbenchError
 
 Ints = NDArray[np.int64]
 Neighbours = Literal["replace", "zero_out"]  # privacy/sensitivity.py says what they are
+LEAST_DRAWN = 0.01  # records a step on average: below it a client is as good as absent
 State = Any  # None, a tensor, a number, or dicts, lists and tuples of those: what a checkpoint can hold
 
 
@@ -128,6 +129,18 @@ class Setup:
         clip = np.broadcast_to(np.asarray(self.clip_norm * clip_factor, dtype=np.float64), (self.n_clients,))
         event = self.local.event(self.mechanism, clip, self.n_examples, loss_bound, self.neighbours, rate)
         return event if self.passes == 1 else replace(event, steps=event.steps * self.passes)
+
+    def message_for(self, cost: Floats, clip_factor: float | Floats = 1.0, loss_bound: float = 0.0) -> "Event":
+        """One message of every client that may cost so much [N, A]: by its noise or, where all have the same, by how
+        many records it draws. Scales are infinite where nothing may be spent, or hardly a record drawn.
+        """
+        message, noise = self.message(clip_factor, loss_bound), self.local.noise_for_all
+        if noise is None:
+            return message.at(self.accountant.scale(cost, message))
+        used, rate = (cost > 0).any(1), self.accountant.rate(cost, message, noise)
+        sampled = self.message(clip_factor, rate=np.where(used, rate, 1.0))
+        enough = used & (rate * self.n_examples >= LEAST_DRAWN)
+        return sampled.at(np.where(enough, sampled.sensitivity * noise * (1 + 2.0**-50), np.inf))
 
 
 # ---------------------------------------------------------------- noise, events, accountants

@@ -1,15 +1,17 @@
 """DPFL-BCS: plans worked by hand, laws of the two stages, estimators, literal options."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from algorithm_setups import losses, setup, view
 
 from dpflbench.errors import DpflbenchError, RunEnded
-from dpflbench.federation.local import FullStep
+from dpflbench.federation.calibration import calibrate
+from dpflbench.federation.local import FullStep, Minibatch
 from dpflbench.federation.schedule import check_plan
-from dpflbench.interfaces import LearningRate
+from dpflbench.interfaces import LearningRate, Plan
 from dpflbench.privacy.sensitivity import gradient_sensitivity
 from dpflbench_algorithms.bcs import BiasedSelection, dpfl_bcs, noise_energy, noise_growth, noise_price, proposition_1
 from dpflbench_algorithms.bcs_estimates import (
@@ -21,7 +23,7 @@ from dpflbench_algorithms.bcs_estimates import (
     shrunk_excess,
     smallest_drop,
 )
-from dpflbench_algorithms.bcs_solver import Programme, solve
+from dpflbench_algorithms.bcs_solver import Growth, Programme, solve
 from dpflbench_algorithms.sampled_accountants import Renyi
 
 RNG = np.random.default_rng
@@ -410,6 +412,34 @@ def test_under_rdp_no_move_of_a_single_use_saves_noise_the_accountant_charges():
         assert energy(facts, other) >= best * (1 - 2e-3)  # the table is straight between 1, 2, 4, … uses
     formula = np.asarray(solve(Programme(noise_price(facts, facts.budget), np.zeros(5), np.full(5, 60), 120, 1)))
     assert best < 0.95 * energy(facts, formula)  # what a formula for rate 1 would have planned
+
+
+def test_where_rates_meet_budgets_uses_are_planned_by_the_records_they_leave():
+    """One noise for all: what grows with uses is the sensitivity of a mean over ever fewer records."""
+    local = Minibatch(lr=0.1, steps=10, calibrate="rate", noise=60.0)
+    epsilon, size = np.array([0.3, 0.6, 1.0, 2.0, 4.0]), np.array([200, 400, 300, 500, 250])
+    facts = setup(
+        epsilon, epsilon=epsilon, delta=np.full(5, 1e-5), local=local, accountant=Renyi(),
+        cohort=2, rounds=60, n_examples=size,
+    )  # fmt: skip
+    uses = solve(proposition_1(view(facts)))
+    share = facts.accountant.per_use(facts.budget, np.maximum(uses, 1.0), facts.epsilon, facts.delta)
+    made = calibrate(Plan(uses, 60), facts.budget, facts)
+    some = uses > 0
+    np.testing.assert_allclose(noise_energy(facts, share)[some], facts.dim * made.variance(facts.mechanism)[some])
+    best = energy(facts, uses)
+    for i, j in [(i, j) for i in range(5) for j in range(5) if i != j and uses[i] > 0 and uses[j] < 60]:
+        other = uses + (np.arange(5) == j) - (np.arange(5) == i)
+        assert energy(facts, other) >= best * (1 - 1e-2)  # as above; and a rate grows no further than 1
+    by_noise = replace(facts, local=Minibatch(lr=0.1, steps=10, batch=64))
+    assert best < 0.95 * energy(facts, solve(proposition_1(view(by_noise))))
+
+
+def test_nobody_is_asked_more_often_than_any_noise_there_is_allows():
+    """Two uses are affordable, four have no finite noise: the other client takes the rest."""
+    growth = Growth.through(np.array([1.0, 2.0, 4.0, 8.0]), np.array([[1.0, 2.0, np.inf, np.inf], [9.0, 18, 36, 72]]))
+    uses = solve(Programme(np.array([1.0, 9.0]), np.zeros(2), np.full(2, 8), 9, 0, growth))
+    np.testing.assert_array_equal(uses, [2, 7])
 
 
 def test_cvxpy_is_refused_where_there_is_no_power_to_solve_for():

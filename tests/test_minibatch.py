@@ -131,6 +131,7 @@ def test_a_participation_is_one_row_with_rate_and_steps(local, catalogue):
     ("use", "given"),
     [
         ("DPFL-BCS", {"probe_rounds": 2}),
+        ("PRIVATEFL-BCS", {"probe_rounds": 2}),
         ("PRIVATEFL", {}),
         ("WeiAvg", {}),
         ("PFA", {}),
@@ -362,9 +363,21 @@ def test_rates_meet_budgets_where_noise_is_the_same_for_all(local, catalogue):
     assert (record.clients["epsilon_spent"] <= record.clients["epsilon"]).all()
     assert (record.clients["epsilon_spent"] > 0.9 * record.clients["epsilon"])[rate < 1].all()
     assert recount(record, catalogue).problems == ()
-    more = np.where(record.events["client"] == record.events["client"][0], 0.5, 1.0) * record.events["rate"]
-    found = recount(replace(record, events={**record.events, "rate": more}), catalogue).problems
-    assert any("gradient sensitivity" in p for p in found)
+    less = np.where(record.events["client"] == record.events["client"][0], 0.5, 1.0)
+    for changes, name in (({"rate": less}, "sensitivity"), ({"rate": less, "sensitivity": 1 / less}, "scale")):
+        tampered = {column: record.events[column] * factor for column, factor in changes.items()}
+        found = recount(replace(record, events={**record.events, **tampered}), catalogue).problems
+        assert any(f"gradient {name}" in p for p in found)
+
+
+@pytest.mark.parametrize("use", ["DPFL-BCS", "Power-of-choice", "IDP-clipping", "Uniform-minimum", "DP-Ditto"])
+def test_selectors_that_look_at_noise_plan_with_rates_too(local, catalogue, use):
+    local["federation"]["local"] |= {"calibrate": "rate", "noise": 6.0}
+    record = record_of(local, catalogue, use, **({"probe_rounds": 2} if use == "DPFL-BCS" else {}))
+    assert (record.status, record.reason) == ("done", "")
+    assert recount(record, catalogue).problems == ()
+    if use == "IDP-clipping":  # one noise in every message, and as many records as budgets allow
+        np.testing.assert_allclose(record.events["scale"], record.events["scale"][0])
 
 
 def test_without_privacy_nothing_is_calibrated_and_batches_are_as_asked(local, catalogue):

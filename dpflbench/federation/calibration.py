@@ -5,11 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpflbench.errors import PluginError, RunEnded
-from dpflbench.interfaces import Event, Floats, Ints, Mechanism, Plan, Probe, Setup
+from dpflbench.interfaces import LEAST_DRAWN, Event, Floats, Ints, Mechanism, Plan, Probe, Setup
 from dpflbench.privacy.sensitivity import loss_sensitivity
 
 DUST = 1e-3  # of an even share: what a use must be able to get at least; `check_affordable` says why
-LEAST = 0.01  # records a step on average: below it a client is as good as absent
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,31 +72,28 @@ def calibrate(plan: Plan, left: Floats, setup: Setup) -> Calibration:
     cost = np.where(plan.uses[:, None] > 0, cost, 0.0)
     factor = np.ones(setup.n_clients) if plan.clip_factor is None else np.asarray(plan.clip_factor, dtype=float)
     apart = probe is not None and not probe.joint
-    message = setup.message(factor, probe.loss_bound if probe is not None and probe.joint else 0.0)
-    if setup.local.noise_for_all is None:
+    bound = probe.loss_bound if probe is not None and probe.joint else 0.0
+    sampled = setup.local.noise_for_all is not None
+    if not sampled:
+        cost = accountant.settled(cost, setup.message(factor, bound))
+    share = cost * (1 - probe.share) if probe is not None and apart else cost
+    message = setup.message_for(share, factor, bound)
+    if sampled:
+        _check_rates(cost, message, setup)
         cost = accountant.settled(cost, message)
-    share = 1 - probe.share if probe is not None and apart else 1.0
-    if setup.local.noise_for_all is not None:
-        message = _sampled(cost * share, message, factor, setup, setup.local.noise_for_all)
-        cost = accountant.settled(cost, message)
-    else:
-        message = message.at(accountant.scale(cost * share, message))
     if probe is None or not apart:
         return Calibration(setup.clip_norm * factor, message, None)
-    bound = loss_sensitivity(probe.loss_bound, setup.n_examples)
-    loss = setup.mechanism.event("loss", bound, neighbours=setup.neighbours)
+    once = loss_sensitivity(probe.loss_bound, setup.n_examples)
+    loss = setup.mechanism.event("loss", once, neighbours=setup.neighbours)
     loss = loss.at(accountant.scale(cost * probe.share / probe.count, loss))
     return Calibration(setup.clip_norm * factor, message, loss)
 
 
-def _sampled(cost: Floats, message: Event, factor: Floats, setup: Setup, noise: float) -> Event:
-    """The message with the same noise for all, at the rates budgets allow; infinite scales for clients not used."""
-    rate, used = setup.accountant.rate(cost, message, noise), (cost > 0).any(1)
-    none = np.flatnonzero(used & (rate * setup.n_examples < LEAST))
+def _check_rates(cost: Floats, message: Event, setup: Setup) -> None:
+    """Raise RunEnded for a client that may spend something and would hardly ever draw a record."""
+    none = np.flatnonzero((cost > 0).any(1) & (message.rate * setup.n_examples < LEAST_DRAWN))
     if len(none):
         raise RunEnded(
-            f"client {none[0]}: noise of {noise:g} sensitivities leaves its budget less than {LEAST} records a step; "
-            "allowed: more noise, fewer steps or calibrate: noise"
+            f"client {none[0]}: noise of {setup.local.noise_for_all:g} sensitivities leaves its budget less than "
+            f"{LEAST_DRAWN} records a step; allowed: more noise, fewer steps or calibrate: noise"
         )
-    sampled = setup.message(factor, rate=np.where(used, rate, 1.0))
-    return sampled.at(np.where(used, sampled.sensitivity * noise * (1 + 2.0**-50), np.inf))

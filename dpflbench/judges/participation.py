@@ -162,14 +162,15 @@ def _sensitivities(record: Record, plan: Noted, rules: Rules) -> Iterator[str]:
         if kind == LOSS:
             expected = rules.mechanism.event("loss", loss_sensitivity(bound, size)).of(whose)
         else:
-            chosen = None
-            if rules.local.noise_for_all is not None:  # rates are calibrated: the sensitivity must be that of the rate
+            chosen, noise = None, rules.local.noise_for_all
+            if noise is not None:  # rates are calibrated: sensitivity and noise must be those of the rate
                 chosen = np.ones(len(size))
                 chosen[whose] = events["rate"][rows]
             joint = bound if kind == JOINT else 0.0
             event = rules.local.event(rules.mechanism, clip, size, joint, rules.neighbours, chosen)
             expected = replace(event, steps=event.steps * rules.passes).of(whose)
-        for name in ("sensitivity", "rate", "steps"):
+            expected = expected if noise is None else expected.at(expected.sensitivity * noise)
+        for name in ("sensitivity", "rate", "steps", "scale")[: 3 if np.isnan(expected.scale).all() else 4]:
             found, wanted = events[name][rows], getattr(expected, name)
             wrong = np.flatnonzero(~np.isclose(found, wanted, rtol=EXACT, atol=0))
             if len(wrong):

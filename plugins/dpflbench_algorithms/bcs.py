@@ -184,8 +184,8 @@ class BiasedSelection:
 
 def noise_energy(setup: Setup, cost: Floats, loss_bound: float = 0.0) -> Floats:
     """E‖Z_n‖² [N] of one message at that cost; `loss_bound` is what a joint message adds to the clip bound."""
-    message = setup.message(loss_bound=loss_bound)
-    return setup.dim * setup.mechanism.variance(setup.accountant.scale(cost, message)) / message.steps
+    message = setup.message_for(cost, loss_bound=loss_bound)
+    return setup.dim * setup.mechanism.variance(message.scale) / message.steps
 
 
 def noise_price(setup: Setup, left: Floats) -> Floats:

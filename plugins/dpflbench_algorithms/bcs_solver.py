@@ -33,6 +33,7 @@ from dpflbench.errors import RunEnded
 from dpflbench.interfaces import Floats, Ints
 
 Solver = Literal["exact", "cvxpy"]
+STEEP = 20.0  # a power of uses that nobody takes: of noise that has no end beyond some count
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,10 +47,10 @@ class Growth:
 
     @classmethod
     def through(cls, uses: Floats, noise: Floats) -> "Growth":
-        """Through what was measured [N, J], made convex from the left; who has no finite noise stays flat."""
+        """Through what was measured [N, J], made convex from the left; who has no finite noise at all stays flat."""
         steps = np.diff(np.log(uses))
         with np.errstate(divide="ignore", invalid="ignore"):
-            slopes = np.nan_to_num(np.diff(np.log(noise), axis=1) / steps, posinf=0.0)
+            slopes = np.nan_to_num(np.diff(np.log(noise), axis=1) / steps, posinf=STEEP)
         slopes = np.maximum.accumulate(np.maximum(slopes, 0.0), axis=1)
         return cls(uses, np.cumsum(np.column_stack([np.zeros(len(noise)), slopes * steps]), axis=1))
 

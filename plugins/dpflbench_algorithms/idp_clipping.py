@@ -32,7 +32,7 @@ class IndividualClipping:
         cost = setup.accountant.per_use(view.left, plan.uses.astype(np.float64), setup.epsilon, setup.delta)
         used = plan.uses > 0  # nobody is clipped who is not asked; without privacy all are alike
         factor = np.ones(setup.n_clients)
-        factor[used] = 1.0 / setup.accountant.scale(cost, setup.message())[used]
+        factor[used] = 1.0 / setup.message_for(cost).scale[used]
         factor[used] /= factor[used].mean()
         return replace(plan, clip_factor=factor, notes={"clip_factor": factor})
 
