@@ -3,15 +3,19 @@
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 from dpflbench.assembly import assemble
 from dpflbench.errors import DataError
 from dpflbench.planning import plan_suite
+from dpflbench.privacy import pld
+from dpflbench.privacy.renyi_calibration import calibrate_rate
 from dpflbench.suite_reading import load
 from dpflbench.tasks.models import parameter_count
 
 SUITES = Path(__file__).parent.parent / "suites" / "paper"
+OTHERS = SUITES.parent / "others"
 ALGORITHMS = ["FedSGD", "DPSGD", "DMLDP", "WeiAvg", "PFA", "PRIVATEFL", "DPFL-BCS", "PRIVATEFL-BCS"]
 
 
@@ -130,3 +134,58 @@ def test_quick_suites_differ_only_in_scale_and_say_so_in_their_name(name, catalo
         assert f"{small.task.limit} of " in quick.name
     if small.federation.clients != large.federation.clients:
         assert f"{small.federation.clients} of 100 clients" in quick.name
+
+
+# ---------------------------------------------------------------- rows of others, and the suite of local training
+
+
+def test_the_row_of_rpdp_carries_its_settings_and_budgets_are_met_by_rates(catalogue):
+    suite = load(OTHERS / "rpdp.yaml")
+    runs = dict(assemblies(suite, catalogue))
+    for run in runs.values():
+        federation = run.federation
+        assert (federation.clients, federation.cohort, federation.rounds) == (10, 5, 15)
+        assert (federation.local.steps, federation.local.lr, federation.local.noise) == (50, 0.01, 12.373)
+        assert federation.lr(0) == pytest.approx(50 * 0.01)  # the server takes the mean of where clients went
+    assert runs["DP-FedAvg"].privacy.clip_norm == 1.0
+    assert runs["DP-FedAvg"].privacy.delta.bounds() == (1e-4, 1e-4)
+    listed, pareto = suite.axes["privacy.epsilon"]
+    assert sorted(listed["values"]) == [0.1] * 7 + [1.0] * 2 + [5.0]
+    assert (pareto["kind"], pareto["low"], pareto["high"]) == ("pareto", 0.1, 5.0)
+    noisy = load(OTHERS / "rpdp_noise.yaml")
+    assert noisy.axes == suite.axes
+    _, run = next(assemblies(noisy, catalogue))
+    assert (run.federation.local.calibrate, run.federation.local.noise, run.federation.local.steps) == (
+        "noise",
+        None,
+        50,
+    )
+
+
+def test_a_client_rate_multiplied_in_spends_more_than_it_claims():
+    """What suites/others/rpdp.yaml says: rates for half a client rate over 750 steps, and what the 375 steps of a
+    client that is seen to take part in half of the rounds spend with them.
+    """
+    claimed, noise, delta = np.array([0.1, 1.0, 5.0]), 12.373, 1e-4
+    both = calibrate_rate(claimed, delta, noise, 15 * 50)[1]
+    spent = pld.epsilons(noise, np.minimum(1, 2 * both), 15 * 50 / 2, delta, "zero_out")
+    np.testing.assert_allclose(spent, [0.13, 1.33, 6.54], atol=0.01)
+
+
+def test_the_suite_of_local_training_has_every_algorithm_that_is_defined_there(catalogue):
+    suite = load(OTHERS.parent / "local.yaml")
+    assert suite.axes == {"task.partition.alpha": [0.1, 1.0], "federation.local.steps": [1, 5, 20]}
+    assert len(suite.seeds) == 8
+    runs = dict(assemblies(suite, catalogue))
+    known = {name for name, part in catalogue.parts["algorithms"].items() if part.distribution == "dpflbench"}
+    same = {"FedSGD", "DPSGD", "DMLDP", "compose"}  # FedAvg and DP-FedAvg by their other names; Laplace; parts
+    assert known - same == {entry.label for entry in suite.entries}
+    assert all(run.federation.local.ruled for run in runs.values())
+
+
+@pytest.mark.parametrize(("name", "cells"), [("rpdp", 30), ("rpdp_noise", 12), ("scaffold", 60)])
+@pytest.mark.shared_data
+def test_the_rows_of_others_can_be_planned(name, cells, catalogue, shared_data):
+    planned = plan_suite(load(OTHERS / f"{name}.yaml"), catalogue, shared_data)
+    assert len(planned.manifest.cells) == cells
+    assert all(cell.run for cell in planned.manifest.cells)
