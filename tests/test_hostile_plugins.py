@@ -5,7 +5,7 @@ only.
 from importlib.metadata import EntryPoint
 
 import pytest
-from hostile import parts, populations
+from hostile import local_rules, parts, populations
 
 from dpflbench.catalogue import Part, load
 from dpflbench.errors import PluginError
@@ -17,6 +17,7 @@ from dpflbench.testing import (
     check_budget,
     check_dataset,
     check_feature,
+    check_local_rule,
     check_local_update,
     check_mechanism,
     check_model,
@@ -139,6 +140,17 @@ CASES = [
     (check_accountant, parts.KnowsNothing, "has a proof for none of gaussian, laplace noise"),
     (check_local_update, parts.HalfTheSensitivity, "one example moves a release by 0.14"),
     (check_local_update, parts.Unprotected, "compute calls protect 0 times"),
+    (check_local_rule, local_rules.OneDirection, "direction returns torch.float32 (53,); expected float32 (3, 53)"),
+    (check_local_rule, local_rules.DoubleSteps, "direction returns torch.float64 (3, 53)"),
+    (check_local_rule, local_rules.LeansOnOthers, "a client's message depends on who else is in the cohort"),
+    (check_local_rule, local_rules.NoiseOfItsOwn, "draws from torch's global generator"),
+    (check_local_rule, local_rules.ChangesTheModel, "changes what it was handed"),
+    (check_local_rule, local_rules.RemembersItself, "the same rounds twice give different messages"),
+    (check_local_rule, local_rules.ForgetsItsRows, "keeps []; expected ['model'], as init does"),
+    (check_local_rule, local_rules.RowsOfEverybody, "name → tensor with 3 rows"),
+    (check_local_rule, local_rules.OnePersonalModel, "personal models of (53,); expected [N, D], or None"),
+    (check_local_rule, local_rules.BareMessages, "finish returns Tensor"),
+    (check_local_rule, local_rules.NoPasses, "passes is 0; expected 1 or more passes over the steps"),
     (check_aggregator, parts.TooManyWeights, "weights returns (7,); expected one number a client [K]"),
     (check_aggregator, parts.LooksForRows, "aggregate(updates, state) raises AttributeError: 'Cohort' object has no"),
     (check_accountant, parts.UnderCharges, "a release calibrated to"),
@@ -211,6 +223,8 @@ def test_the_hostile_parts_are_variations_of_parts_that_pass():
     check_partition(populations.Deal)
     check_feature(populations.Centred)
     check_budget(populations.Level)
+    check_local_rule(local_rules.Plain)
+    check_local_rule(local_rules.OwnModel)
 
 
 def test_a_mechanism_under_another_name_than_its_own_is_refused():
