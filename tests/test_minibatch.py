@@ -9,6 +9,7 @@ import pytest
 import torch
 from harness import Free, Silent, record_of, world_of
 from hostile.local_updates import MISTAKES, DividesByTheBatch, HalfTheRate, NoiseAtTheLastStep, OneCoin
+from test_information import InverseVariance
 
 from dpflbench.draws import Draws
 from dpflbench.errors import DpflbenchError, SuiteError
@@ -196,6 +197,20 @@ def test_the_noise_of_a_message_falls_with_its_steps(local, catalogue):
     state = played(world)[-1]
     calibration = state.planned[1]
     np.testing.assert_allclose(calibration.variance(GAUSSIAN), calibration.message.scale**2 / 3)
+
+
+def test_weights_by_inverse_variance_are_shown_the_noise_of_a_message_and_not_of_a_step(local, catalogue):
+    seen = []
+
+    class Weighing(InverseVariance):
+        def weights(self, cohort):
+            seen.append(cohort.variance)
+            return super().weights(cohort)
+
+    state = played(world_of(local, catalogue, "DP-FedAvg", algorithm={"aggregator": Weighing()}))[-1]
+    each = state.planned[1].message.scale ** 2 / 3
+    assert bool(state.theta.isfinite().all())
+    assert all(np.isclose(v, each, rtol=1e-5).any() for row in seen for v in row.tolist())
 
 
 # ---------------------------------------------------------------- arithmetic
