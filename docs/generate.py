@@ -232,7 +232,7 @@ def commands() -> str:
     group: Any = get_command(app)
     context = group.make_context("dpflbench", [], resilient_parsing=True)
     context.max_content_width = 110
-    lines = ["# Commands", "", section(REPO / "README.md", "Exit codes"), ""]
+    lines = ["# Commands", "", section(REPO / "dpflbench" / "api" / "README.md", "Exit codes"), ""]
     for name in COMMANDS:
         command = group.get_command(context, name)
         lines += [f"## dpflbench {name}", "", *_help(command, name, context)]

@@ -56,6 +56,9 @@ def test_what_was_printed_is_compared_in_order():
     assert shown(block, "a b  c\nx\nlast\n") == []
     assert shown(block, "last\na b c\n") == ["last"]
     assert shown(block, "a c d\nlast") == ["a … c"]
+    table = Block("shows", "roughly", "text", "DPSGD  77.51 ± 0.96 *  79.00 ± 0.80\n")
+    assert shown(table, "DPSGD 7.1 ± 10.96   9.00 ± 1.80 *\n") == []
+    assert shown(table, "DPSGD 7.1 ± 10.96\n") == table.lines
 
 
 def test_files_of_the_walk_are_what_they_seem(tmp_path, monkeypatch):
