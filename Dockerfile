@@ -1,9 +1,11 @@
 # dpflbench in a container. CPU by default; CUDA: docker build --build-arg VARIANT=cuda .
-# Both have the torch of constraints.txt: the CPU's own build, or the usual one, which brings CUDA's libraries along and needs the driver alone.
+# Both have the torch of constraints.txt. The usual build brings CUDA's libraries along, gigabytes of them; torch's own index has a smaller one for
+# the CPU: docker build --build-arg TORCH_INDEX=<address of torch's CPU index> .
 ARG VARIANT=cpu
 
 FROM python:3.11-slim AS cpu
-ENV PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
+ARG TORCH_INDEX=
+ENV PIP_EXTRA_INDEX_URL=${TORCH_INDEX}
 
 FROM nvidia/cuda:13.0.1-base-ubuntu24.04 AS cuda
 # hadolint ignore=DL3008
@@ -24,9 +26,9 @@ COPY plugins /src/plugins
 COPY suites /src/suites
 RUN python -m pip install -c /src/constraints.txt /src && rm -rf /src
 # nobody's rights are needed, and results belong to whoever mounts a folder: docker run --user "$(id -u):$(id -g)"
-RUN useradd --create-home --uid 10001 bench && mkdir -p /work/results && chown -R 10001 /work
+RUN useradd --create-home --uid 10001 bench && mkdir -p /bench/results && chown -R 10001 /bench
 ENV DPFLBENCH_CACHE=/tmp/dpflbench
 USER 10001
-WORKDIR /work
+WORKDIR /bench
 ENTRYPOINT ["dpflbench"]
 CMD ["--help"]
