@@ -29,8 +29,8 @@ def why_chart(view: View) -> Chart:
     return Chart(
         key="why",
         title="Noise efficiency against data coverage",
-        caption="Means over seeds; the larger a sign, the better its utility in that panel; signs of one place "
-        "stand below one another. Line: the information "
+        caption="Means over seeds; the larger a sign, the better its utility in that panel; of signs of one place the "
+        "largest stands there and the others below it. Line: the information "
         "limit, which no selector and linear weighting exceeds; dashed, where it is another: that of a plain mean."
         + _stand_ins(found)
         + rest,
@@ -82,8 +82,8 @@ def _plane(view: View, column: Column, groups: list[Group]) -> Plane:
 
 
 def _stacked(series: list[Series]) -> list[Series]:
-    """Signs that would cover one another in a pile around their place, largest on top: no efficiency is moved, least of
-    all across the limit.
+    """Signs that would cover one another, the largest at its place and the others hanging from it: no efficiency is
+    moved, least of all across the limit, and nothing leaves its panel at the top.
     """
 
     def near(one: Series, other: Series) -> bool:
@@ -93,8 +93,8 @@ def _stacked(series: list[Series]) -> list[Series]:
     out: list[Series] = []
     for here in series:
         pile = [s for s in series if near(s, here)]
-        start = -sum(s.size for s in pile) + 2 * sum(s.size for s in pile[: pile.index(here)])
-        out.append(replace(here, below=start + here.size if len(pile) > 1 else 0.0))
+        above = 2 * sum(s.size for s in pile[: pile.index(here)])
+        out.append(replace(here, below=above + here.size - pile[0].size))
     return out
 
 
