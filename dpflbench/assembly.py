@@ -225,10 +225,9 @@ class Assembler(Reader):
             del canonical["neighbours"]  # what goes without saying has one spelling
         if canonical.get("unit") == "example":
             del canonical["unit"]
-        kind = made.value.trust.kind if made.value.trust is not None else "local"
-        canonical["trust"] = canonical["trust"] if kind == "secure_sum" else kind
-        bound = made.value.clip_norm
-        return Made(replace(made.value, clip=bound), {**canonical, "clip": bound})
+        trust, bound = made.value.trust or Trust(), made.value.clip_norm
+        canonical["trust"] = canonical["trust"] if trust.kind == "secure_sum" else trust.kind
+        return Made(replace(made.value, clip=bound, trust=trust), {**canonical, "clip": bound})
 
     def noise(self, given: Any, usual: str) -> dict[str, Any]:
         """Mechanism and accountant; a suite names the latter among the parameters of the former, if at all: else it is

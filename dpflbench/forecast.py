@@ -133,7 +133,8 @@ def _stages(prepared: Prepared) -> Iterator[tuple[Plan, Calibration, list[Ints],
         variance, end = calibration.variance(setup.mechanism), round + int(plan.horizon)
         for t in range(round, end):
             cohort = next_cohort(world, plan, uses_left, end, t)
-            found.append(round_shown(world, plan, calibration, facts_of(cohort, setup, variance, t), first=t == round))
+            facts = facts_of(cohort, setup, variance, t)
+            found.append(round_shown(world, plan, calibration, cohort, facts, first=t == round))
             if found[-1].events:
                 ledger.charge(t, found[-1].clients, found[-1].events)
             uses_left[cohort] -= 1

@@ -20,6 +20,7 @@ from dpflbench.testing import ConformanceError, check_model, check_transform
 @pytest.fixture(autouse=True)
 def forgotten():
     keepers.forget()
+    spies.LEFT.clear()
     yield
     keepers.forget()
 

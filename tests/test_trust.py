@@ -55,7 +55,7 @@ def events_of(prepared, uses=None, cohort=(0, 3, 5, 7), aggregator=None):
     view = PlanView(world.setup, 0, np.zeros(8, dtype=np.int64), prepared.ledger.left, None)
     calibration = settled_plan(world, plan, prepared.ledger.left, view)
     facts = facts_of(np.array(cohort), world.setup, calibration.variance(world.setup.mechanism), 0)
-    return round_shown(world, plan, calibration, facts, True), calibration
+    return round_shown(world, plan, calibration, np.array(cohort), facts, True), calibration
 
 
 # ---------------------------------------------------------------- which frames there are
@@ -172,7 +172,7 @@ def test_a_cohort_of_one_is_protected_by_its_own_noise_whatever_others_do(tiny, 
         view = PlanView(prepared.world.setup, 0, np.zeros(8, dtype=np.int64), prepared.ledger.left, None)
         calibration = settled_plan(prepared.world, plan, prepared.ledger.left, view)
         facts = facts_of(np.array([5]), prepared.world.setup, np.ones(8), 0)
-        shown = round_shown(prepared.world, plan, calibration, facts, True)
+        shown = round_shown(prepared.world, plan, calibration, np.array([5]), facts, True)
         local = calibration.releases(np.array([5]), None)[0]
         np.testing.assert_allclose(shown.scale, local.scale, rtol=1e-12)
         np.testing.assert_allclose(shown.events[0].sensitivity, local.sensitivity, rtol=1e-12)

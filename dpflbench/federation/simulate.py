@@ -228,7 +228,7 @@ def play(world: World, state: State, ledger: Ledger | Unlimited, clock: Clock) -
         rule=world.algorithm.rule,
         own={name: value[rows] for name, value in state.own.items()},
         shared=state.shared,
-        shown=round_shown(world, plan, calibration, facts, first, state.bounds[-1]),
+        shown=round_shown(world, plan, calibration, cohort, facts, first, state.bounds[-1]),
         bound=state.bounds[-1],
     )
 
@@ -275,12 +275,12 @@ def next_cohort(world: World, plan: Plan, uses_left: Ints, plan_end: int, round:
 
 
 def round_shown(
-    world: World, plan: Plan, calibration: Calibration, facts: Cohort, first: bool, bound: float = 1.0
+    world: World, plan: Plan, calibration: Calibration, cohort: Ints, facts: Cohort, first: bool, bound: float = 1.0
 ) -> Shown:
     """What a round shows and costs, from public facts; `first` of its plan."""
-    cohort, aggregator = facts.clients.cpu().numpy(), world.algorithm.aggregator
+    by, probe = world.algorithm.aggregator, plan.probe
     try:
-        return world.trust.shown(calibration, cohort, facts, aggregator, plan.probe, world.setup, first, bound)
+        return world.trust.shown(calibration, cohort, facts, by, probe, world.setup, first, bound)
     except PluginError as e:
         raise PluginError(f"aggregator of {world.algorithm.name}: {e}") from None
 
