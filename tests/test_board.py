@@ -103,7 +103,7 @@ def test_reports_without_records_have_pages_of_their_own_and_say_so(tmp_path):
     assert all(p.version == "" for p in pages)
     main = pages[0]
     scores = next(row for row in main.rows if row.algorithm == "DPFL-BCS").scores
-    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    readme = (REPO / "README.md").read_text()
     (row,) = (line.split("|")[2:6] for line in readme.splitlines() if line.startswith("| DPFL-BCS |"))
     columns = [f"gaussian, ε max {high}, alpha {alpha}" for high in (1, 6) for alpha in ("0.5", "3")]
     assert [f"{scores[column].mean:.2f}" for column in columns] == [cell.strip(" *").split()[0] for cell in row]
