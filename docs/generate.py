@@ -150,7 +150,7 @@ def algorithm_pages() -> dict[str, str]:
 
 def algorithm(name: str) -> str:
     """A page: what it is, its parameters, and its module's docstring."""
-    from dpflbench.schema import description
+    from dpflbench.described import description
 
     part = _catalogue().parts["algorithms"][name]
     module = importlib.import_module(inspect.getmodule(part.factory).__name__)  # type: ignore[union-attr]
@@ -190,7 +190,7 @@ def _parameter_table(factory: Any) -> list[str]:
 
 def algorithm_index() -> str:
     """All algorithms in a table, and how the rows of the README's differ."""
-    from dpflbench.schema import description
+    from dpflbench.described import description
 
     found = _catalogue().parts["algorithms"]
     rows = [
@@ -211,8 +211,8 @@ def _folded(item: tuple[str, str]) -> str:
 
 def parts() -> str:
     """`dpflbench list` as a page."""
+    from dpflbench.described import description
     from dpflbench.hookspecs import KINDS
-    from dpflbench.schema import description
 
     lines = ["# Parts", "", "What `dpflbench list` shows of an installation without further plugins.", ""]
     for kind, known in _catalogue().parts.items():
