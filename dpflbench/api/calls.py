@@ -13,6 +13,7 @@ from dpflbench.keys import key_of
 if TYPE_CHECKING:
     from dpflbench.api.folders import ResultsFolder
     from dpflbench.api.plan_table import SuitePlan
+    from dpflbench.federation.gradients import Kernels
     from dpflbench.interfaces import Tracker
 
 SuiteLike = str | Path | Mapping[str, Any] | SuiteDraft
@@ -25,6 +26,7 @@ def plan(
     without: Sequence[str] = (),
     results: str | Path | None = None,
     rows: int = 200,
+    kernels: "Kernels" = "torch",
 ) -> "SuitePlan":
     """The runs of a suite, planned uses, noise scales, privacy cost, and how long it takes; nothing is trained but a
     few timed rounds.
@@ -33,13 +35,15 @@ def plan(
     without  plugins to go on without
     results  folder whose records say how long runs take; results/<suite name> if not given
     rows     how many cells of the first seed are forecast; 0: all
+    kernels  torch or native, as for `run`
     """
     draft = suite(given)
+    _check_kernels(kernels)
     warm_up()
     from dpflbench.api.plan_table import plan_table
 
     folder = Path(results) if results is not None else folder_of(draft)
-    return plan_table(draft.checked, data_root(data), tuple(without), results=folder, rows=rows)
+    return plan_table(draft.checked, data_root(data), tuple(without), results=folder, rows=rows, kernels=kernels)
 
 
 def run(
@@ -49,6 +53,7 @@ def run(
     jobs: int | str = 1,
     jobs_per_gpu: int = 1,
     threads: int = 1,
+    kernels: "Kernels" = "torch",
     device: str = "auto",
     data: str | Path | None = None,
     without: Sequence[str] = (),
@@ -66,6 +71,7 @@ def run(
     out           results folder; results/<suite name> if not given
     jobs          runs at a time, each in a process of its own, or `auto`; jobs_per_gpu: on one GPU with `auto`
     threads       of one run: part of the result
+    kernels       what computes convolutions on a CPU, torch or native: part of the result
     device        auto, cpu, cuda, cuda:N or mps
     data, without as for `plan`
     ray           address of a Ray cluster (`auto`: of this machine) instead of this machine alone
@@ -80,6 +86,7 @@ def run(
     key = None if noise_key is None else key_of(noise_key, "--noise-key")
     if threads < 1:
         raise DpflbenchError(f"--threads {threads}: allowed: 1 or more")
+    _check_kernels(kernels)
     with computing(threads):
         if (str(jobs) != "1" or isolated) and ray is None:
             warm_up()
@@ -97,6 +104,7 @@ def run(
             without=tuple(without),
             device=device,
             threads=threads,
+            kernels=kernels,
             jobs=str(jobs),
             jobs_per_gpu=jobs_per_gpu,
             ray=ray,
@@ -106,6 +114,11 @@ def run(
             shown=tracked(shown(progress), draft.name, told),
             ready=ready,
         )
+
+
+def _check_kernels(kernels: str) -> None:
+    if kernels not in ("torch", "native"):
+        raise DpflbenchError(f"--kernels {kernels}: allowed: torch or native")
 
 
 def folder_of(draft: SuiteDraft) -> Path:

@@ -13,6 +13,7 @@ from dpflbench.execution.attempt import assembly_of
 from dpflbench.execution.pace import Pace, pace
 from dpflbench.execution.prepare import Place, prepare
 from dpflbench.execution.progress import duration
+from dpflbench.federation.gradients import Kernels
 from dpflbench.forecast import HOPELESS, Forecast, Spread, forecast
 from dpflbench.planning import Planned, plan_suite
 from dpflbench.report import labels
@@ -150,11 +151,13 @@ class SuitePlan:
         return "\n".join([*tables, *(f"{labels.markdown(line)}\n" for line in self.lines)])
 
 
-def plan_table(suite: Suite, root: Path | None, without: tuple[str, ...], *, results: Path, rows: int) -> SuitePlan:
+def plan_table(
+    suite: Suite, root: Path | None, without: tuple[str, ...], *, results: Path, rows: int, kernels: Kernels
+) -> SuitePlan:
     """The plan of a suite, with forecasts of so many cells of the first seed (0: all); nothing is trained but a few
     timed rounds.
     """
-    catalogue, first, place = load(without), suite.seeds[0], Place(root=root, suite=suite.folder)
+    catalogue, first, place = load(without), suite.seeds[0], Place(root=root, suite=suite.folder, kernels=kernels)
     planned = plan_suite(suite, catalogue, root, Store(results).known)
     tuning = {run: planned.runs[run] for run in planned.manifest.tuning_runs}
     if waits := planned.waits:  # until its tuning runs are there: as the suite has it

@@ -24,6 +24,7 @@ from dpflbench.execution.ray_cluster import on_ray
 from dpflbench.execution.stopping import Stop
 from dpflbench.execution.workers import Briefing, in_workers
 from dpflbench.execution.worklist import Worklist, by_task
+from dpflbench.federation.gradients import Kernels, library
 from dpflbench.planning import Planned, device_of, plan_suite
 from dpflbench.results.store import Store
 from dpflbench.suite_schema import Suite
@@ -42,6 +43,7 @@ def run_suite(
     without: tuple[str, ...],
     device: str,
     threads: int,
+    kernels: Kernels,
     jobs: str,
     jobs_per_gpu: int,
     ray: str | None,  # address of a cluster; None: this machine
@@ -52,11 +54,14 @@ def run_suite(
     ready: Callable[[], None] = lambda: None,  # called when it is planned, before anything is printed
 ) -> ResultsFolder:
     """The results folder with all that was missing done; Stopped if somebody asked to stop."""
+    if kernels == "native":
+        library()  # one that cannot be made is said before anything else
     catalogue, store = load(without), Store(out)
     _one_suite(store, suite.name)
     planned = plan_suite(suite, catalogue, root, store.known)
     ready()
-    place = Place(root=root, suite=suite.folder, device=device_of(device), threads=threads, isolated=isolated)
+    where = Place(root=root, suite=suite.folder, device=device_of(device))
+    place = replace(where, threads=threads, kernels=kernels, isolated=isolated)
     stop, at_once = Stop(), False
     devices = _devices(jobs, jobs_per_gpu, place)
     why = why or suite.report.why

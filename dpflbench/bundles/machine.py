@@ -27,6 +27,7 @@ KEPT = (
     "started",
     "device",
     "threads",
+    "kernels",
     "versions",
     "machine",
     "platform",

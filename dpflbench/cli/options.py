@@ -2,7 +2,7 @@
 
 import glob
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -40,4 +40,12 @@ Without = Annotated[
     list[str] | None, typer.Option("--without", metavar="PLUGIN", help="Go on without a plugin. May be repeated.")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
+KernelsOf = Annotated[
+    Literal["torch", "native"],
+    typer.Option(
+        "--kernels",
+        help="What computes convolutions on a CPU. native: compiled at the start by the machine's C compiler; small "
+        "models are two to five times faster. Part of the result: other last bits.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead, for scripts.")]

@@ -8,7 +8,7 @@ import typer
 from dpflbench.api.calls import folder_of
 from dpflbench.api.calls import plan as plan_suite
 from dpflbench.api.drafts import SuiteDraft
-from dpflbench.cli.options import AsJson, DataRoot, Overrides, SuiteFile, Without, data_root
+from dpflbench.cli.options import AsJson, DataRoot, KernelsOf, Overrides, SuiteFile, Without, data_root
 from dpflbench.cli.output import say_json
 from dpflbench.cli.waiting import Waiting
 from dpflbench.execution.processes import warm_up
@@ -47,6 +47,7 @@ def plan(
             "--out", "-o", metavar="DIR", help="Where --population writes.  [default: results/<suite name>/population]"
         ),
     ] = None,
+    kernels: KernelsOf = "torch",
     as_json: AsJson = False,
 ) -> None:
     """Show the runs of a suite, planned uses, noise scales, privacy cost, noise against the clip bound, and how long it
@@ -61,7 +62,7 @@ def plan(
 
             show_limit(draft.checked, data_root(data), plugins, points=measure, rows=rows, waiting=waiting)
             return
-        found = plan_suite(draft, data=data, without=plugins, results=folder, rows=rows)
+        found = plan_suite(draft, data=data, without=plugins, results=folder, rows=rows, kernels=kernels)
     if as_json:
         say_json(found.json())
         return

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 from dpflbench.api.options import Stopped, computing
-from dpflbench.cli.options import DataRoot, Device, Overrides, SuiteFile, Without, data_root
+from dpflbench.cli.options import DataRoot, Device, KernelsOf, Overrides, SuiteFile, Without, data_root
 from dpflbench.cli.waiting import Waiting
 
 Out = Annotated[
@@ -71,6 +71,7 @@ def run(
     jobs: Jobs = "1",
     jobs_per_gpu: JobsPerGpu = 1,
     threads: Threads = 1,
+    kernels: KernelsOf = "torch",
     executor: Where = "local",
     address: Address = "auto",
     explain: Explain = False,
@@ -102,6 +103,7 @@ def run(
                     jobs=jobs,
                     jobs_per_gpu=jobs_per_gpu,
                     threads=threads,
+                    kernels=kernels,
                     device=device,
                     data=data,
                     without=plugins,

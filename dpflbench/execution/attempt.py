@@ -19,6 +19,7 @@ from dpflbench.execution.apart import apart, place_of, possible
 from dpflbench.execution.checkpoint import CheckpointError, pack, unpack
 from dpflbench.execution.outcome import bare_record, measured, record_of
 from dpflbench.execution.prepare import Place, Prepared, dataset_of, overheard, prepare, threads
+from dpflbench.federation.gradients import kernels
 from dpflbench.federation.simulate import Clock, State, initial_state, rounds
 from dpflbench.planning import Run
 from dpflbench.privacy.residuals import Tape, examine
@@ -94,7 +95,7 @@ def execute(
     stop.
     """
     attempt = Attempt(run=run, assembly=assembly_of(run, catalogue), place=place, watch=watch or Nobody())
-    with threads(place.threads):
+    with threads(place.threads), kernels(place.kernels):
         try:
             attempt.play(task)
             return attempt.record("done", "")

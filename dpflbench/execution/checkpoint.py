@@ -21,6 +21,7 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.execution.yardstick import numerics
 from dpflbench.federation.calibration import Calibration
 from dpflbench.federation.evaluate import Point
+from dpflbench.federation.gradients import chosen
 from dpflbench.federation.pull import Pull
 from dpflbench.federation.simulate import Clock, State, World
 from dpflbench.interfaces import AdaptiveClip, Event, Losses, Plan, Probe
@@ -102,7 +103,8 @@ def fingerprint(device: str, streams: Streams) -> dict[str, str]:
     and the noise.
     """
     noise = hashlib.sha256(streams.stream_key("noise", 0)).hexdigest()[:16]
-    return {"device": torch.device(device).type, "numerics": numerics(torch.get_num_threads()), "noise": noise}
+    bits = {"numerics": numerics(torch.get_num_threads()), "kernels": chosen()}
+    return {"device": torch.device(device).type, **bits, "noise": noise}
 
 
 def freeze(value: Any, where: str) -> Any:

@@ -19,6 +19,7 @@ from dpflbench.canonical import content_digest
 from dpflbench.execution.prepare import Prepared
 from dpflbench.execution.yardstick import reference
 from dpflbench.federation.evaluate import evaluate_clients, evaluate_mean_phi, metric_of, pooled
+from dpflbench.federation.gradients import chosen
 from dpflbench.federation.pull import Pull, weights_known
 from dpflbench.federation.simulate import Clock, State, World
 from dpflbench.interfaces import Algorithm, Setup
@@ -128,6 +129,7 @@ def environment(device: str) -> dict[str, Any]:
     return {
         "device": device,
         "threads": torch.get_num_threads(),
+        "kernels": chosen(),
         "versions": versions,
         "machine": f"{platform.system()} {platform.machine()}",
         "processor": processor(),

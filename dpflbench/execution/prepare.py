@@ -21,7 +21,7 @@ from dpflbench.assembly import Assembly
 from dpflbench.canonical import content_digest
 from dpflbench.errors import RunEnded
 from dpflbench.execution.sharing import shared_task
-from dpflbench.federation.gradients import Engine, initial_theta
+from dpflbench.federation.gradients import Engine, Kernels, initial_theta, kernels
 from dpflbench.federation.leftovers import ClientCode, Inspection
 from dpflbench.federation.local import protecting
 from dpflbench.federation.simulate import World
@@ -57,6 +57,7 @@ class Place:
     suite: Path | None = None  # the folder it lies in: paths in it start there
     device: str = "cpu"
     threads: int = 1  # of one run
+    kernels: Kernels = "torch"  # what convolutions are computed by
     tasks: Path | None = None  # folder through which processes share their tasks
     noise_key: bytes = field(default_factory=fresh_key, repr=False)
     noise_origin: Origin = "drawn"  # of that key
@@ -91,7 +92,7 @@ def prepare(assembly: Assembly, place: Place, task: Task | None = None, run: str
     streams, federation, algorithm = streams_of(assembly, place, run), assembly.federation, assembly.algorithm
     if algorithm.rule != PLAIN and not federation.local.ruled:
         raise RunEnded(f"{algorithm.name} trains at clients by a local rule; needs federation.local: minibatch")
-    with threads(place.threads):
+    with threads(place.threads), kernels(place.kernels):
         task = task or task_of(assembly, place)
         module = streams.isolated("init", lambda: assembly.task.model.build(task.input_shape, task.n_outputs))
         order = assembly.noise[0].clip_order

@@ -19,6 +19,7 @@ from dpflbench.errors import DataError, DpflbenchError
 from dpflbench.execution.attempt import Place, assembly_of, execute
 from dpflbench.execution.prepare import threads
 from dpflbench.execution.yardstick import numerics
+from dpflbench.federation.gradients import Kernels, chosen, compiler_of, kernels
 from dpflbench.judges.coherence import EXACT
 from dpflbench.planning import Run
 from dpflbench.privacy.residuals import LIMIT, Tape, examine, shadowed
@@ -66,7 +67,7 @@ def replay(record: Record, catalogue: Catalogue, root: Path | None = None, isola
     if record.facts and here != run.data_digest:
         return Replayed(doubts=("not played again: the data here is not the data it had",))
     noise, cores = record.facts.get("noise") or {}, int(record.measured.get("threads", 1))
-    place = Place(root=root, threads=cores, save_every=float("inf"), isolated=isolated)
+    place = Place(root=root, threads=cores, kernels=_kernels(record), save_every=float("inf"), isolated=isolated)
     if noise:
         place = replace(place, noise_key=bytes.fromhex(noise["key"]), noise_origin=noise["origin"])
     tape = _tape(record)
@@ -82,12 +83,20 @@ def replay(record: Record, catalogue: Catalogue, root: Path | None = None, isola
     return Replayed((), (f"{where}; {unlike}",), tape.size) if unlike else Replayed((where,), (), tape.size)
 
 
+def _kernels(record: Record) -> Kernels:
+    """Those it ran with, if this machine can make them."""
+    wanted = str(record.measured.get("kernels", "torch")).startswith("native")
+    return "native" if wanted and compiler_of() else "torch"
+
+
 def _unlike(record: Record, cores: int) -> str:
     """Why this machine need not compute the same bits; empty if it must."""
     if record.measured.get("device") != "cpu":
         return f"it ran on {record.measured.get('device')}, here on a CPU"
-    with threads(cores):
+    with threads(cores), kernels(_kernels(record)):
         same = record.measured.get("numerics") == numerics(cores)
+        if same and record.measured.get("kernels", "torch") != chosen():
+            return "kernels differ: another compiler or processor made them"
     versions = record.measured.get("versions", {})
     return "" if same else f"numerics differ: it ran on another processor or version (torch {versions.get('torch')})"
 

@@ -107,10 +107,16 @@ def _sample(record: Record, utility: float) -> Sample:
         budgets=budgets,
         task=task,
         work=float(f"{spent / step:.4g}"),
-        numerics=str(measured.get("numerics", "")) if on_cpu else "",
+        numerics=_bits(measured) if on_cpu else "",
         torch=torch,
         device=str(measured.get("device", "")),
     )
+
+
+def _bits(measured: Mapping[str, Any]) -> str:
+    """Which last bits: of the machine and, where they are not torch's, of the kernels."""
+    kernels = str(measured.get("kernels", "torch"))
+    return str(measured.get("numerics", "")) + (f" {kernels}" if kernels != "torch" else "")
 
 
 def _positive(value: Any) -> float:

@@ -70,7 +70,7 @@ class Record:
               noise_efficiency, data_coverage, why (how those were had: weights, rounds, variance, limit, mean_limit)
     notes     what selectors wanted kept, one mapping a plan, arrays allowed
     measured  seconds, cpu_seconds (rounds only), gradient_seconds; round_seconds, round_gradient_seconds and
-              samples_per_second without the first round; started, device, threads, versions, machine,
+              samples_per_second without the first round; started, device, threads, kernels, versions, machine,
               processor, commit (of a checkout), reference_seconds, numerics and cpu (execution/yardstick.py), modules
               (with a digest each: what to compare when a record is stale)
     """

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dpflbench.federation.gradients.chunks import Chunk
 from dpflbench.federation.gradients.contributions import Book, Entry, Rows, Slots
+from dpflbench.federation.gradients.lanes import Passage, Tapped, stacks
 from dpflbench.federation.gradients.layers import conv2d, embedding, layer_norm, linear
 from dpflbench.federation.gradients.normalisation import GroupNorm
 from dpflbench.federation.gradients.own import WAYS, Seats
@@ -51,10 +52,10 @@ def _unsupported(layer: nn.Module) -> str:
 
 class Bookkeeper:
     """A private copy of a module whose layers run once and whose rows are apart (`rowwise.py`), with taps on those that
-    own parameters.
+    own parameters; with `native` kernels in stacks where that can be (`lanes.py`).
     """
 
-    def __init__(self, module: nn.Module, layout: Layout) -> None:
+    def __init__(self, module: nn.Module, layout: Layout, native: bool = False) -> None:
         self.module = deepcopy(module).requires_grad_(False)
         self.layout = layout
         self._params = dict(self.module.named_parameters())
@@ -62,6 +63,7 @@ class Bookkeeper:
         self._seats: Seats | None = None  # None: all samples meet the parameters loaded
         self._sources: list[Tensor] = []  # where backpropagation ends: nothing before needs a gradient
         self._taps: list[tuple[Tensor, Callable[[Tensor], None]]] = []  # a layer's output, what its gradient is for
+        self._slots: dict[nn.Module, Slots] = {}
         starts = {t.name: t.start for t in layout.tensors}
         for name, part in self.module.named_modules():
             slots = {
@@ -69,11 +71,13 @@ class Bookkeeper:
                 for own, _ in part.named_parameters(recurse=False)
                 if (full := f"{name}.{own}" if name else own) in starts
             }
+            self._slots[part] = slots
             if slots and isinstance(part, nn.GroupNorm):
                 part.forward = partial(self._group_norm, part, slots)  # type: ignore[method-assign]
             elif slots:
                 part.forward = partial(self._way, part, slots)
-                part.register_forward_hook(partial(self._tap, slots))
+        for stack in stacks(self.module) if native else ():
+            stack.install(self._stack, lambda: self._seats is None)
 
     def load(self, theta: Tensor) -> None:
         """Put theta [D] into the copy, on theta's device."""
@@ -107,10 +111,23 @@ class Bookkeeper:
     def _way(self, layer: nn.Module, slots: Slots, x: Tensor) -> Tensor:
         kind = type(layer)
         out: Tensor = kind.forward(layer, x) if self._seats is None else WAYS[kind](self._seats, layer, slots, x)
+        self._tap(slots, layer, x.detach(), out)
         return out
 
-    def _tap(self, slots: Slots, layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
-        a, book = args[0].detach(), self._book
+    def _stack(self, passage: Passage, x: Tensor) -> Tensor:
+        book = self._book
+
+        def note(layer: nn.Module, name: str, rows: Tensor) -> None:
+            if name in self._slots[layer]:
+                book.put([Rows(self._slots[layer][name], rows, tuple(getattr(layer, name).shape))])
+
+        anchor = x.new_zeros((), requires_grad=True)
+        self._sources.append(anchor)
+        out: Tensor = Tapped.apply(x, anchor, passage, note)  # type: ignore[no-untyped-call]
+        return out
+
+    def _tap(self, slots: Slots, layer: nn.Module, a: Tensor, output: Tensor) -> None:
+        book = self._book
 
         def note(g: Tensor) -> None:
             book.put(RULES[type(layer)](layer, slots, a, g))

@@ -23,9 +23,16 @@ from dpflbench.federation.gradients.chunks import MOST, Chunk, as_input, cut, fi
 from dpflbench.federation.gradients.contributions import Book, Entry, Rows
 from dpflbench.federation.gradients.extremes import set_aside
 from dpflbench.federation.gradients.functional import Functional, transformed
+from dpflbench.federation.gradients.lanes import chosen, install
 from dpflbench.federation.gradients.layout import layout_of, unflatten
 from dpflbench.federation.gradients.objective import Objective
-from dpflbench.federation.gradients.self_test import check_apart, check_transform_apart, rehearse, sample_bytes
+from dpflbench.federation.gradients.self_test import (
+    check_apart,
+    check_transform_apart,
+    rehearse,
+    rehearse_native,
+    sample_bytes,
+)
 from dpflbench.federation.gradients.summation import LARGEST, MARGIN, SMALLEST, bounded, within
 from dpflbench.interfaces import IDENTITY, Ints, LocalTransform
 from dpflbench.tasks.models import check_module
@@ -79,6 +86,7 @@ class Engine:
         self.layout = layout_of(module)
         self.clip_order, self.transform, self.phi_dim = clip_order, transform, phi_dim
         self.chunk = chunk or 0  # samples; 0: not known yet
+        self._native = chosen() != "torch"
         self._objective = Objective(n_classes)
         self._module = deepcopy(module).requires_grad_(False)
         self._functional = Functional(self._module, self.layout, self._objective, transform, phi_dim)
@@ -173,8 +181,12 @@ class Engine:
             if why:
                 self.path = f"torch.func: {why}"
             elif straight is not None:
-                self._books = Bookkeeper(straight, self.layout)
+                if self._native and (why := rehearse_native(straight, self.layout, self._objective, like)):
+                    raise DpflbenchError(f"kernels: native: {why}; run with --kernels torch, and tell us")
+                self._books = Bookkeeper(straight, self.layout, self._native)
                 self._affine = None if self.phi_dim else as_affine(self._module, self.layout)
+        if straight is not None and self._native:
+            install(straight)
         self._settled = True
 
     def _prepare(self, shards: Shards) -> None:

@@ -70,6 +70,30 @@ def rehearse(module: nn.Module, layout: Layout, objective: Objective, like: Tens
     return "" if _close(found, 2.0 * expected) else "the rules miss a part of its gradient"
 
 
+def rehearse_native(module: nn.Module, layout: Layout, objective: Objective, like: Tensor) -> str:
+    """Why native kernels do not serve a module; empty if norms and sums are those of torch's, but for what float32
+    rounds.
+    """
+    x = made_up(module, like, BATCH, torch.float32)
+    y = torch.zeros(BATCH, dtype=torch.int64)
+    rng, found = torch.Generator().manual_seed(1), []
+    module = deepcopy(module).to("cpu", torch.float32)
+    theta = 0.2 * torch.randn(layout.dim, generator=rng)
+    for native in (False, True):
+        books, book = Bookkeeper(module, layout, native), Book(2)
+        books.load(theta)
+        books.run(book, x, None, lambda out: objective.gradient(out, y))
+        book.close()
+        sums = torch.zeros(BATCH, layout.dim, dtype=torch.float64)
+        for entry in book.entries:
+            entry.add(sums, Chunk([Piece(i, i, i + 1) for i in range(BATCH)]), sums.new_ones(BATCH))
+        found.append((sums, book.norm))
+    (sums, norm), (other, other_norm) = found
+    if norm is None or other_norm is None or not _alike(other_norm[:, None], norm[:, None]):
+        return "norms differ from torch's"
+    return "" if _alike(other, sums) else "gradients differ from torch's"
+
+
 def _one_by_one(module: nn.Module, layout: Layout, objective: Objective, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Gradients [B, D] of samples that run alone."""
     params = {name: p.detach().requires_grad_() for name, p in unflatten(theta, layout).items()}

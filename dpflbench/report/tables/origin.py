@@ -43,7 +43,7 @@ def environment_table(view: View) -> Table:
         facts |= {f"source of {k}": v for k, v in record.plugins.items()}
         facts |= {
             k: record.measured[k]
-            for k in ("device", "threads", "machine", "processor", "commit", "isolation")
+            for k in ("device", "threads", "kernels", "machine", "processor", "commit", "isolation")
             if k in record.measured
         }
         facts |= {k.replace("_", " "): record.facts[k] for k in ("data_digest", "gradient_path") if k in record.facts}
@@ -68,6 +68,8 @@ def made(view: View) -> dict[str, str]:
     threads, devices = known("threads"), known("device")
     options = [f"--threads {threads[0]}"] if len(threads) == 1 else []
     options += [f"--device {devices[0]}"] if len(devices) == 1 else []
+    native = {which.split()[0] for which in known("kernels")} == {"native"}
+    options += ["--kernels native"] if native else []
     noise = [record.facts.get("noise") or {} for record in view.records.values()]
     keys = {labels.clean(n["key"], 128) for n in noise if n.get("origin") in ("drawn", "given")}
     options += ["--why"] if view.counterfactuals and not view.report.why else []
