@@ -6,6 +6,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # the paper's suites, cheapest first
 PAPER ?= lending privacy skew selection privacy_cnn skew_cnn mnist fashion femnist femnist_writers selection_cifar10 cifar10
 TOGETHER := privacy skew # sweeps that a report shows beside the same with the CNN
+# a night on two cores without a GPU hangs on convolutions: native kernels where there is a C compiler
+KERNELS ?= $(shell command -v cc > /dev/null && echo native || echo torch)
 
 .PHONY: demo paper test test-ray test-lowest release-check docs docs-links browser bench board clean help
 help:            ## this list
@@ -32,8 +34,8 @@ demo: .venv/.base     ## run the main job and print its table
 	$(BIN)/dpflbench run suites/heterogeneity.yaml --jobs auto
 
 paper: .venv/.base    ## every table and figure of the paper: what that costs, then the runs, cheapest first; goes on where it stopped
-	@$(foreach s,$(PAPER),echo "paper/$(s):"; $(BIN)/dpflbench plan paper/$(s) --rows 1 | grep "to do take" || true;) true
-	@$(foreach s,$(PAPER),$(BIN)/dpflbench run paper/$(s) --jobs auto || exit 1;) true
+	@$(foreach s,$(PAPER),echo "paper/$(s):"; $(BIN)/dpflbench plan paper/$(s) --rows 1 --kernels $(KERNELS) | grep "to do take" || true;) true
+	@$(foreach s,$(PAPER),$(BIN)/dpflbench run paper/$(s) --jobs auto --kernels $(KERNELS) || exit 1;) true
 	@$(foreach s,$(TOGETHER),test ! -d "results/paper $(s) cnn" || $(BIN)/dpflbench report "results/paper $(s)" "results/paper $(s) cnn" --quiet --out "results/paper $(s) together" || exit 1;) true
 
 test: .venv/.dev      ## ruff, mypy --strict, pytest

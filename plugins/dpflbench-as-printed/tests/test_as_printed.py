@@ -42,6 +42,10 @@ READINGS = {
         {"kind": "kept_momentum", "beta": 0.9},
         {"name": "gaussian", "accountant": {"name": "as_printed_gdp", "reading": "kept_momentum"}},
     ),
+    "l2_clip_momentum": (
+        {"kind": "kept_momentum", "beta": 0.9},
+        {"name": "laplace_l2", "accountant": {"name": "as_printed_pure", "reading": "l2_clip_momentum", "dim": 15}},
+    ),
     "epoch": (
         {"kind": "epoch", "batch": 16},
         {"name": "gaussian", "accountant": {"name": "as_printed_gdp", "reading": "epoch"}},
@@ -149,6 +153,7 @@ def test_the_true_epsilon_is_that_of_the_true_sensitivity():
     honest = GaussianAsPrinted.__mro__[1]().second_opinion(releases(0.1), whose, delta)[1]
     assert halved == pytest.approx(honest)
     assert stretch("kept_momentum", 1, 0.9) == pytest.approx(10)
+    assert stretch("l2_clip_momentum", 100, 0.9) == pytest.approx(100)
     assert np.isinf(GaussianAsPrinted(reading="epoch").second_opinion(releases(0.05), whose, delta)[1]).all()
 
 

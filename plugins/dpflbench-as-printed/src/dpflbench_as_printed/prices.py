@@ -11,6 +11,7 @@ moves a release, against what the reading claims:
   the two may point in opposite directions. (B / D is right where a neighbour's record contributes nothing, `zero_out`.)
 * kept_momentum, 1 / (1 - beta) times: a client releases m_j = sum_i beta^(j - i) g_i. Given earlier releases the models
   are fixed, so each g_i moves by at most 2 B / D, and m_j by at most that times the sum of beta^i.
+* l2_clip_momentum, both: sqrt(dim) / (1 - beta) times.
 * epoch, no finite bound is claimed here: after the batch with the record every later step of the epoch starts from a
   model that depends on it, and clipping bounds each step by B and not by B / D.
 """
@@ -25,11 +26,12 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.interfaces import Event, Floats, Ints
 from dpflbench_algorithms.accountants import GaussianDP, PureDP, round_up
 
-Reading = Literal["l2_clip", "halved", "kept_momentum", "epoch"]
+Reading = Literal["l2_clip", "halved", "kept_momentum", "l2_clip_momentum", "epoch"]
 WHY: dict[Reading, str] = {
     "l2_clip": "samples are clipped in L2 and Laplace noise hides L1 distances, up to sqrt(dim) times as long",
     "halved": "replacing a record moves a mean of clipped gradients by 2 B / D, and the noise is for B / D",
     "kept_momentum": "a momentum of gradients without noise moves by up to 1 / (1 - beta) times what one of them does",
+    "l2_clip_momentum": "samples are clipped in L2 under Laplace noise, and a momentum of gradients without noise is released",
     "epoch": "noise once for a whole epoch of steps, of which each after a record's own depends on it",
 }
 
@@ -44,6 +46,7 @@ def stretch(reading: Reading, dim: int, beta: float) -> float:
         "l2_clip": math.sqrt(dim) if dim else math.inf,
         "halved": 2.0,
         "kept_momentum": 1 / (1 - beta),
+        "l2_clip_momentum": (math.sqrt(dim) if dim else math.inf) / (1 - beta),
         "epoch": math.inf,
     }[reading]
 
