@@ -69,6 +69,22 @@ def test_a_personal_transform_gets_its_gradient_through_the_first_convolution():
         assert far(found.theta, expected.theta) < 2e-5
 
 
+@pytest.mark.parametrize("name", ["mnist_cnn", "lenet5", "femnist_cnn"])
+def test_clients_with_models_of_their_own_have_torch_s_sums(name):
+    module, _, n_classes = model_and_task(name, torch.float32)
+    shards = task_of(MODELS[name].default_input, n_classes, SIZES, torch.float32)
+    theta = initial_theta(module) + 0.01 * torch.randn(5, initial_theta(module).numel(), generator=rng(4))
+    counts, clip = np.array([17, 0, 1, 20, 9]), torch.full((5,), 0.5)
+    rows = torch.randint(int(SIZES.sum()), (int(counts.sum()),), generator=rng(6))
+    expected, *found = [
+        engine.batch_sums(theta, torch.zeros(5, 0), shards, rows, counts, clip).theta
+        for engine in (Engine(module, n_classes, 2), *engines(module, n_classes))
+    ]
+    for sums in found:
+        assert far(sums, expected) < 2e-5
+    assert not found[0][1].any()
+
+
 LAYERS = [
     *[
         nn.Conv2d(c, o, k, padding=p)

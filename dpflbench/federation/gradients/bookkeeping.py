@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dpflbench.federation.gradients.chunks import Chunk
 from dpflbench.federation.gradients.contributions import Book, Entry, Rows, Slots
-from dpflbench.federation.gradients.lanes import Passage, Tapped, stacks
+from dpflbench.federation.gradients.lanes import Own, Passage, Tapped, stacks
 from dpflbench.federation.gradients.layers import conv2d, embedding, layer_norm, linear
 from dpflbench.federation.gradients.normalisation import GroupNorm
 from dpflbench.federation.gradients.own import WAYS, Seats
@@ -77,7 +77,7 @@ class Bookkeeper:
             elif slots:
                 part.forward = partial(self._way, part, slots)
         for stack in stacks(self.module) if native else ():
-            stack.install(self._stack, lambda: self._seats is None)
+            stack.install(self._stack, self._own)
 
     def load(self, theta: Tensor) -> None:
         """Put theta [D] into the copy, on theta's device."""
@@ -113,6 +113,12 @@ class Bookkeeper:
         out: Tensor = kind.forward(layer, x) if self._seats is None else WAYS[kind](self._seats, layer, slots, x)
         self._tap(slots, layer, x.detach(), out)
         return out
+
+    def _own(self) -> Own | None:
+        seats = self._seats
+        if seats is None:
+            return None
+        return seats.chunk.sizes, lambda layer, name: seats.parameter(layer, name, self._slots[layer])
 
     def _stack(self, passage: Passage, x: Tensor) -> Tensor:
         book = self._book

@@ -39,6 +39,7 @@ KINDS: dict[type[nn.Module], int] = {nn.Conv2d: 0, nn.GroupNorm: 1, Pool: 2, nn.
 KERNELS = (1, 3, 5)  # widths of square kernels
 FEW = 128  # inputs times outputs: with more channels torch's convolutions are as fast
 Forward = Callable[[Tensor], Tensor]
+Own = tuple[Sequence[int], Callable[[nn.Module, str], Tensor]]  # samples of each client; its parameters [clients, ...]
 Note = Callable[[nn.Module, str, Tensor], None]  # takes a layer, "weight" or "bias", the gradients by it as rows [B, d]
 
 
@@ -62,12 +63,10 @@ class Library:
     lanes: int
     digest: str  # of their machine code: equal ones compute equal bits
 
-    def call(self, name: str, layers: Any, x: Tensor, out: Tensor | None, kept: Tensor, stride: int) -> None:
-        """Run the layers over x, there or back."""
-        pointers = [ctypes.c_void_p(None if t is None else t.data_ptr()) for t in (x, out, kept)]
-        counts = [ctypes.c_int64(len(x)), ctypes.c_int64(stride)]
-        given = (layers, len(layers), pointers[0], counts[0], pointers[1], pointers[2], counts[1])
-        if getattr(self.functions, name)(*given):
+    def call(self, name: str, layers: Any, x: int, samples: int, out: int | None, kept: int, stride: int) -> None:
+        """Run the layers over samples at those addresses, there or back."""
+        places = ctypes.c_void_p(x), ctypes.c_int64(samples), ctypes.c_void_p(out), ctypes.c_void_p(kept)
+        if getattr(self.functions, name)(layers, len(layers), *places, ctypes.c_int64(stride)):
             raise MemoryError("no memory for a block of samples")
 
 
@@ -127,40 +126,46 @@ class Stack:
     def __init__(self, layers: Sequence[nn.Module]) -> None:
         self.layers = layers
         self._taken = False
-        self._may: Callable[[], bool] = lambda: True
 
-    def install(self, run: Callable[["Passage", Tensor], Tensor], may: Callable[[], bool] = lambda: True) -> None:
-        """From now on the layers run by `run` where they may and there is a passage, else as they did."""
-        self._may = may
+    def install(self, run: Callable[["Passage", Tensor], Tensor], own: Callable[[], Own | None]) -> None:
+        """From now on the layers run by `run` where there is a passage, else as they did; `own`: the parameters each
+        client's samples meet, None: all meet those of the layers.
+        """
         for layer in self.layers:
             usual, way = layer.forward, self._first if layer is self.layers[0] else self._behind
-            layer.forward = partial(way, usual, run)
+            layer.forward = partial(way, usual, run, own)
 
-    def _first(self, usual: Forward, run: Callable[["Passage", Tensor], Tensor], x: Tensor) -> Tensor:
-        passage = self._passage(x)
+    def _first(
+        self, usual: Forward, run: Callable[["Passage", Tensor], Tensor], own: Callable[[], Own | None], x: Tensor
+    ) -> Tensor:
+        passage = self._passage(x, own())
         self._taken = passage is not None
         return usual(x) if passage is None else run(passage, x)
 
-    def _behind(self, usual: Forward, _: object, x: Tensor) -> Tensor:
+    def _behind(self, usual: Forward, _: object, __: object, x: Tensor) -> Tensor:
         return x if self._taken else usual(x)
 
-    def _passage(self, x: Tensor) -> "Passage | None":
+    def _passage(self, x: Tensor, own: Own | None) -> "Passage | None":
         """How x goes through the kernels; None if it must go another way."""
-        if not self._may() or x.device.type != "cpu" or x.dtype != torch.float32 or not len(x):
+        if x.device.type != "cpu" or x.dtype != torch.float32 or not len(x):
             return None
         shapes = _shapes(self.layers, tuple(x.shape[1:]))
-        return Passage(self.layers, shapes) if shapes else None
+        return Passage(self.layers, shapes, own or ([len(x)], shared)) if shapes else None
 
 
 class Passage:
-    """The layers as lanes.c is told of them, for inputs of one shape, with their parameters as they are now."""
+    """The layers as lanes.c is told of them, for inputs of one shape, with their parameters as they are now: one call
+    for all samples, or one for each client with parameters of its own.
+    """
 
-    def __init__(self, layers: Sequence[nn.Module], shapes: list[tuple[int, int, int]]) -> None:
-        self.layers, self.shapes, self.library = layers, shapes, library()
+    def __init__(self, layers: Sequence[nn.Module], shapes: list[tuple[int, int, int]], own: Own) -> None:
+        self.layers, self.shapes, (self.sizes, parameter), self.library = layers, shapes, own, library()
         self.told: Any = (Layer * len(layers))()
-        self.held: list[Tensor] = []  # what C has addresses of
+        self.parameters: list[
+            tuple[int, str, Tensor]
+        ] = []  # layer, name, tensors [calls, ...] of which C has addresses
         kept = 0
-        for told, layer, (before, after) in zip(self.told, layers, pairwise(shapes), strict=True):
+        for i, (told, layer, (before, after)) in enumerate(zip(self.told, layers, pairwise(shapes), strict=True)):
             told.kind, told.kept = KINDS[type(layer)], kept
             (told.c, told.h, told.w), (told.oc, told.oh, told.ow) = before, after
             size = told.c * told.h * told.w
@@ -172,33 +177,56 @@ class Passage:
             elif isinstance(layer, Pool):
                 told.relu = layer.relu
             for name in ("weight", "bias"):
-                if (parameter := getattr(layer, name, None)) is not None:
-                    self.held.append(parameter.detach().contiguous())
-                    setattr(told, name, self.held[-1].data_ptr())
+                if getattr(layer, name, None) is not None:
+                    self.parameters.append((i, name, parameter(layer, name)))
             kept += size
         self.size = kept
 
     def forward(self, x: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
         """What comes out, and what the way back needs."""
         x, lanes = x.detach().contiguous(), self.library.lanes
-        blocks = -(-len(x) // lanes) if keep else 1
+        blocks = sum(-(-size // lanes) for size in self.sizes) if keep else 1
         kept, out = x.new_empty(blocks * self.size * lanes), x.new_empty(len(x), *self.shapes[-1])
-        self.library.call("forward", self.told, x, out, kept, self.size if keep else 0)
+        for at, size, block in self._calls(keep):
+            self.library.call(
+                "forward", self.told, _at(x, at), size, _at(out, at), _at(kept, block), self.size if keep else 0
+            )
         return out, kept
 
     def backward(self, g: Tensor, kept: Tensor, wanted: bool, note: Note) -> Tensor | None:
         """Note the gradients by the parameters; the gradient by x if it is wanted."""
-        rows: list[tuple[nn.Module, str, Tensor]] = []
-        for told, layer in zip(self.told, self.layers, strict=True):
-            for name in ("weight", "bias"):
-                if (parameter := getattr(layer, name, None)) is not None:
-                    rows.append((layer, name, g.new_empty(len(g), parameter.numel())))
-                    setattr(told, f"by_{name}", rows[-1][2].data_ptr())
+        g = g.contiguous()
+        rows = [g.new_empty(len(g), own[0].numel()) for *_, own in self.parameters]
         by_x = g.new_empty(len(g), *self.shapes[0]) if wanted else None
-        self.library.call("backward", self.told, g.contiguous(), by_x, kept, self.size)
-        for layer, name, by_parameter in reversed(rows):
-            note(layer, name, by_parameter)
+        for at, size, block in self._calls(True):
+            for (layer, name, _), row in zip(self.parameters, rows, strict=True):
+                setattr(self.told[layer], f"by_{name}", _at(row, at))
+            back = None if by_x is None else _at(by_x, at)
+            self.library.call("backward", self.told, _at(g, at), size, back, _at(kept, block), self.size)
+        for (layer, name, _), row in reversed([*zip(self.parameters, rows, strict=True)]):
+            note(self.layers[layer], name, row)
         return by_x
+
+    def _calls(self, keep: bool) -> Iterator[tuple[int, int, int]]:
+        """First sample and number of samples of every call, and where it keeps what it keeps, its parameters told."""
+        at = block = 0
+        for i, size in enumerate(self.sizes):
+            for layer, name, own in self.parameters:
+                setattr(self.told[layer], name, _at(own, i))
+            if size:
+                yield at, size, block * self.size * self.library.lanes
+            at, block = at + size, block + (-(-size // self.library.lanes) if keep else 0)
+
+
+def shared(layer: nn.Module, name: str) -> Tensor:
+    """A parameter that all samples meet [1, ...]."""
+    parameter: Tensor = getattr(layer, name)
+    return parameter.detach().contiguous()[None]
+
+
+def _at(tensor: Tensor, row: int) -> int:
+    """The address of a row."""
+    return tensor.data_ptr() + row * tensor.stride(0) * tensor.element_size()
 
 
 class Tapped(torch.autograd.Function):
@@ -239,7 +267,7 @@ def stacks(graph: nn.Module) -> list[Stack]:
 def install(graph: nn.Module) -> None:
     """Let a graph that is only asked for outputs run its stacks by the kernels; in place."""
     for stack in stacks(graph):
-        stack.install(lambda passage, x: passage.forward(x, keep=False)[0])
+        stack.install(lambda passage, x: passage.forward(x, keep=False)[0], lambda: None)
 
 
 def _known(layer: nn.Module) -> bool:

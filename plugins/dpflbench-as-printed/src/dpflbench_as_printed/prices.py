@@ -31,7 +31,7 @@ WHY: dict[Reading, str] = {
     "l2_clip": "samples are clipped in L2 and Laplace noise hides L1 distances, up to sqrt(dim) times as long",
     "halved": "replacing a record moves a mean of clipped gradients by 2 B / D, and the noise is for B / D",
     "kept_momentum": "a momentum of gradients without noise moves by up to 1 / (1 - beta) times what one of them does",
-    "l2_clip_momentum": "samples are clipped in L2 under Laplace noise, and a momentum of gradients without noise is released",
+    "l2_clip_momentum": "samples are clipped in L2 under Laplace noise, and a momentum without noise of its own leaves",
     "epoch": "noise once for a whole epoch of steps, of which each after a record's own depends on it",
 }
 
