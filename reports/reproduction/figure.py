@@ -4,54 +4,39 @@ with readings of the paper as points and its printed figures as lines; from the 
 
 import ast
 import csv
+import json
 import math
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
-import matplotlib
-
-matplotlib.use("agg")
-import matplotlib.pyplot as plt
+import vl_convert
 
 HERE = Path(__file__).parent
 DIM = 4266  # coordinates of what the server gets
 LOCAL = {"0.0": "no momentum", "0.9": "momentum 0.9, kept by clients", "epoch": "an epoch of batches of 32"}
-COLOURS = {"0.0": "#555555", "0.9": "#0072b2", "epoch": "#009e73"}
-MARKS = {
-    "PRIVATEFL": "o",
-    "PRIVATEFL split linearly": "^",
-    "PRIVATEFL over all rounds": "s",
-    "PRIVATEFL at the smallest epsilon": "v",
-    "PRIVATEFL-BCS": "D",
+COLOURS = ["#555555", "#0072b2", "#009e73"]
+ROWS = {
+    "PRIVATEFL": "circle",
+    "PRIVATEFL over all rounds": "square",
+    "PRIVATEFL at the smallest epsilon": "triangle-down",
+    "PRIVATEFL split linearly": "triangle-up",
+    "PRIVATEFL-BCS": "diamond",
+    "PRIVATEFL-BCS over all rounds": "cross",
 }
-PANELS = {  # printed PRIVATEFL and PRIVATEFL-BCS; which readings are points, on which curve
-    "Gaussian noise": (22.95, 91.84, {"exact accounting": "0.0", "half sensitivity": "0.0", "kept momentum": "0.9"}),
+PANELS: dict[str, tuple[float, float, dict[str, str]]] = {  # printed figures; which cases are points, on which curve
+    "Gaussian noise": (22.95, 91.84, {"exact": "0.0", "kept momentum": "0.9", "epoch, split linearly": "epoch"}),
     "Laplace noise, L2 clip": (
         12.91,
         81.25,
-        {"L2 clip under Laplace": "0.0", "kept momentum, L2 clip under Laplace": "0.9"},
+        {
+            "L2 clip under Laplace": "0.0",
+            "kept momentum, L2 clip under Laplace": "0.9",
+            "epoch, L2 clip under Laplace": "epoch",
+        },
     ),
 }
-
-
-def readings() -> dict[tuple[str, str], list[float]]:
-    """Mean norm of the noise and accuracy by case and row."""
-    found = defaultdict(list)
-    for folder in ("baselines", "readings", "combined"):
-        for row in cells(folder):
-            case = row.get("case") or {"gaussian": "exact accounting"}.get(row["privacy.mechanism"], "")
-            found[case, row["algorithm"]].append(point(row))
-    return {key: [mean(axis) for axis in zip(*points, strict=True)] for key, points in found.items()}
-
-
-def curves() -> dict[str, list[tuple[float, float]]]:
-    """Norm and accuracy along each curve."""
-    found = defaultdict(list)
-    for row in cells("noise_curve"):
-        local = ast.literal_eval(row["federation.local"])
-        found["epoch" if local["kind"] == "epoch" else str(local["beta"])].append(point(row))
-    return {name: sorted(points) for name, points in found.items()}
 
 
 def cells(folder: str) -> list[dict[str, str]]:
@@ -60,47 +45,106 @@ def cells(folder: str) -> list[dict[str, str]]:
         return [row for row in csv.DictReader(file) if row["status"] == "done"]
 
 
-def point(row: dict[str, str]) -> tuple[float, float]:
-    """The norm of the noise in the mean of a round, and the accuracy."""
-    return math.sqrt(DIM * float(row["noise_variance"])), float(row["utility_global"])
+def norm(row: dict[str, str]) -> float:
+    """The norm of the noise in the mean of a round."""
+    return math.sqrt(DIM * float(row["noise_variance"]))
 
 
-def draw() -> None:
-    """The figure, a panel a mechanism."""
-    known, along = readings(), curves()
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True)
-    for axis, (title, (low, high, cases)) in zip(axes, PANELS.items(), strict=True):
-        for name, points in along.items():
-            axis.plot(*zip(*points, strict=True), color=COLOURS[name], lw=1.5, label=LOCAL[name])
-        for value, who in ((low, "PRIVATEFL"), (high, "PRIVATEFL-BCS")):
-            axis.axhline(value, color="#d55e00", lw=1, ls="--")
-            axis.annotate(f"printed: {who} {value}", (1.05, value + 1.2), color="#d55e00", fontsize=8)
-        for case, curve in cases.items():
-            for row, mark in MARKS.items():
-                if (case, row) in known:
-                    hollow = case in ("half sensitivity",)
-                    axis.plot(
-                        *known[case, row],
-                        mark,
-                        color=COLOURS[curve],
-                        mfc="white" if hollow else None,
-                        mec="black" if not hollow else None,
-                        ms=8,
-                        label="_",
-                    )
-        axis.set(
-            title=title, xscale="log", xlim=(1, 3000), ylim=(0, 100), xlabel="norm of the noise in the mean of a round"
-        )
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("accuracy (%), MNIST")
-    marks = [plt.Line2D([], [], ls="", marker=m, color="#888888", mec="black", label=name) for name, m in MARKS.items()]
-    half = plt.Line2D([], [], ls="", marker="o", mfc="white", color="#555555", label="hollow: half sensitivity")
-    lines = axes[0].get_legend_handles_labels()[0]
-    figure.legend(handles=[*lines, *marks, half], loc="lower center", ncols=3, fontsize=8, frameon=False)
-    figure.tight_layout(rect=(0, 0.17, 1, 1))
-    for ending in ("png", "svg"):
-        figure.savefig(HERE / f"figure.{ending}", dpi=140)
+def along(row: dict[str, str]) -> str:
+    """The name of the curve a row of the noise curve belongs to."""
+    local = ast.literal_eval(row["federation.local"])
+    return LOCAL["epoch" if local["kind"] == "epoch" else str(float(local["beta"]))]
+
+
+def readings() -> dict[tuple[str, str], dict[str, float]]:
+    """Mean norm of the noise and mean accuracy by case and row."""
+    found = defaultdict(list)
+    for folder in ("baselines", "readings", "combined", "epoch"):  # the last word on a case has the most seeds
+        rows = cells(folder)
+        for row in rows:
+            found.pop((row.get("case", "exact"), row["algorithm"]), None)
+        for row in rows:
+            found[row.get("case", "exact"), row["algorithm"]].append((norm(row), float(row["utility_global"])))
+    return {key: {"x": mean(p[0] for p in points), "y": mean(p[1] for p in points)} for key, points in found.items()}
+
+
+def panel(title: str) -> dict[str, Any]:
+    """One mechanism: curves, points, printed lines."""
+    low, high, cases = PANELS[title]
+    known = readings()
+    points = [
+        {**known[case, row], "curve": LOCAL[curve], "row": row}
+        for case, curve in cases.items()
+        for row in ROWS
+        if (case, row) in known
+    ]
+    lines = [{"x": max(1.0, norm(r)), "y": float(r["utility_global"]), "curve": along(r)} for r in cells("noise_curve")]
+    printed = [  # said where no curve runs
+        {"y": low, "at": 1, "text": f"printed: PRIVATEFL {low}"},
+        {"y": high, "at": 230, "text": f"printed: PRIVATEFL-BCS {high}"},
+    ]
+    x = {
+        "field": "x",
+        "type": "quantitative",
+        "scale": {"type": "log", "domain": [1, 3000]},
+        "title": "norm of the noise in the mean of a round",
+    }
+    y = {"field": "y", "type": "quantitative", "scale": {"domain": [0, 100]}, "title": "accuracy (%), MNIST"}
+    colour = {
+        "field": "curve",
+        "scale": {"domain": [*LOCAL.values()], "range": COLOURS},
+        "title": "what clients compute",
+    }
+    shape = {"field": "row", "scale": {"domain": [*ROWS], "range": [*ROWS.values()]}, "title": "reading"}
+    words = {"type": "text", "align": "left", "dx": 4, "dy": -6, "color": "#d55e00", "fontSize": 10}
+    return {
+        "title": title,
+        "width": 400,
+        "height": 280,
+        "layer": [
+            {
+                "data": {"values": printed},
+                "mark": {"type": "rule", "color": "#d55e00", "strokeDash": [5, 4]},
+                "encoding": {"y": y},
+            },
+            {
+                "data": {"values": printed},
+                "mark": words,
+                "encoding": {"y": y, "x": {**x, "field": "at"}, "text": {"field": "text"}},
+            },
+            {
+                "data": {"values": lines},
+                "mark": {"type": "line", "strokeWidth": 2},
+                "encoding": {"x": x, "y": y, "color": colour},
+            },
+            {
+                "data": {"values": points},
+                "mark": {
+                    "type": "point",
+                    "filled": True,
+                    "size": 110,
+                    "stroke": "black",
+                    "strokeWidth": 0.8,
+                    "opacity": 1,
+                },
+                "encoding": {"x": x, "y": y, "color": colour, "shape": shape},
+            },
+        ],
+    }
+
+
+def main() -> None:
+    """Draw it."""
+    spec = json.dumps(
+        {
+            "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+            "hconcat": [panel(title) for title in PANELS],
+            "config": {"background": "white", "legend": {"orient": "bottom", "columns": 3}},
+        }
+    )
+    (HERE / "figure.svg").write_text(vl_convert.vegalite_to_svg(spec), encoding="utf-8")
+    (HERE / "figure.png").write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
 
 
 if __name__ == "__main__":
-    draw()
+    main()
