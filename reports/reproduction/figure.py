@@ -81,7 +81,7 @@ def panel(title: str) -> dict[str, Any]:
     lines = [{"x": max(1.0, norm(r)), "y": float(r["utility_global"]), "curve": along(r)} for r in cells("noise_curve")]
     printed = [  # said where no curve runs
         {"y": low, "at": 1, "text": f"printed: PRIVATEFL {low}"},
-        {"y": high, "at": 230, "text": f"printed: PRIVATEFL-BCS {high}"},
+        {"y": high, "at": 180, "text": f"printed: PRIVATEFL-BCS {high}"},
     ]
     x = {
         "field": "x",
