@@ -14,6 +14,17 @@ REPO = Path(__file__).parent.parent
 os.environ.setdefault("DPFLBENCH_CACHE", str(REPO / ".pytest_cache" / "dpflbench"))
 
 
+# Torch begins every process with a seed of its own; a test draws today the weights it drew yesterday.
+SEEDED = torch.Generator().manual_seed(0).get_state()
+torch.set_rng_state(SEEDED)  # for modules that are made when a test file is imported
+
+
+@pytest.fixture(autouse=True)
+def same_draws():
+    """Whatever tests ran before."""
+    torch.set_rng_state(SEEDED)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
     """Two cores, several workers: torch's own threads would only get in each other's way."""

@@ -2,6 +2,7 @@
 says which way was taken.
 """
 
+from copy import deepcopy
 from dataclasses import replace
 from itertools import product
 
@@ -103,6 +104,8 @@ def test_every_layer_it_knows_has_autograd_s_gradients_sample_by_sample(first, b
     body = nn.Sequential(first, *behind)
     width = body(torch.zeros(1, first.in_channels, 12, 10)).numel()
     module = nn.Sequential(*body, nn.Flatten(), nn.Linear(width, 3))
+    first.reset_parameters()  # here, where tests that ran before have no say in what is drawn
+    exact = deepcopy(module).double()
     x = torch.randn(21, first.in_channels, 12, 10, generator=rng(1))
     y = torch.randint(3, (21,), generator=rng(2))
     shards = Shards(x, y, np.arange(22))
@@ -111,10 +114,10 @@ def test_every_layer_it_knows_has_autograd_s_gradients_sample_by_sample(first, b
             initial_theta(module), torch.zeros(21, 0), shards, np.arange(21), None
         )
     for i in range(21):
-        module.zero_grad()
-        nn.functional.cross_entropy(module(x[i : i + 1]), y[i : i + 1]).backward()
-        expected = torch.cat([p.grad.reshape(-1) for p in module.parameters()])
-        assert float((found.theta[i] - expected).norm() / expected.norm()) < 1e-5
+        exact.zero_grad()
+        nn.functional.cross_entropy(exact(x[i : i + 1].double()), y[i : i + 1]).backward()
+        expected = torch.cat([p.grad.reshape(-1) for p in exact.parameters()])
+        assert far(found.theta[i], expected) < 5e-6
 
 
 def test_a_sample_s_bits_do_not_depend_on_what_stands_beside_it():
