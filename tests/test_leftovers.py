@@ -159,6 +159,19 @@ def test_honest_client_code_of_strangers_leaves_nothing_in_a_run_and_changes_no_
     assert len(looks) == 2
 
 
+def test_what_the_harness_keeps_of_a_stranger_s_noise_is_not_laid_at_client_code_s_door(tiny, catalogue):
+    def strange(transform):
+        run = run_with(tiny, catalogue, transform)
+        parts = [replace(p, distribution="strange") if p.kind == "mechanisms" else p for p in run.assembly.parts]
+        return execute(replace(run, assembly=replace(run.assembly, parts=tuple(parts))), catalogue, place())
+
+    honest, keeping = strange(keepers.HonestTransform()), strange(spies.Memorises())
+    spies.LEFT.clear()
+    assert (honest.status, keeping.status) == ("done", "done")
+    assert "leftovers" not in honest.measured
+    assert "global LEFT of hostile.spies" in keeping.measured["leftovers"]
+
+
 @pytest.mark.parametrize("use", ["DPSGD", "PRIVATEFL"])
 def test_built_in_client_code_is_not_looked_at(tiny, catalogue, use):
     assert world_of(tiny, catalogue, use).world.inspection.rounds == frozenset()

@@ -171,7 +171,8 @@ def overheard(prepared: Prepared, assembly: Assembly) -> tuple[Prepared, Tape]:
 
     tape = Tape(wanted, 2 * SAMPLED)
     setup = replace(setup, mechanism=shadowed(setup.mechanism, tape))
-    return replace(prepared, world=replace(world, setup=setup)), tape
+    inspection = replace(world.inspection, beside=(tape,))
+    return replace(prepared, world=replace(world, setup=setup, inspection=inspection)), tape
 
 
 def _top(module: str) -> str:

@@ -326,6 +326,7 @@ class Inspection:
 
     code: ClientCode = ClientCode((), frozenset())
     rounds: frozenset[int] = frozenset()
+    beside: tuple[Any, ...] = ()  # where the harness itself keeps something of a call
     found: str = ""
 
     def of(self, round: int, act: Callable[[], R], kept: Iterable[Any]) -> R:
@@ -334,6 +335,6 @@ class Inspection:
             return act()
         before = inventory(self.code)
         result = act()
-        left = survivors(before, self.code, [result, *kept])
+        left = survivors(before, self.code, [result, *self.beside, *kept])
         self.found = self.found or (left and f"round {round}: {left}")
         return result
