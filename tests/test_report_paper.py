@@ -178,8 +178,8 @@ def test_the_evidence_says_what_broke_a_claim_and_how_surely():
 
     claim = verdicts_of(view(make_results(("DPSGD", "WeiAvg", "DPFL-BCS"), seeds=3, utility=utility)))[0]
     assert claim.evidence.startswith(
-        "1 of 2 comparisons go the claimed way (2 with an interval off zero): DPFL-BCS against WeiAvg, all: −1.00 "
-        "(−1.05 to −0.95)"
+        "1 of 2 comparisons go the claimed way (1 with an interval off zero; of the others 1): "
+        "DPFL-BCS against WeiAvg, all: −1.00 (−1.05 to −0.95)"
     )
     assert "9 of the ten panels" in claim.evidence
 

@@ -44,9 +44,11 @@ def _verdict(found: Sequence[Trial], untested: Sequence[str] = ()) -> Verdict:
     if not found:
         return Verdict("not testable", "; ".join(untested) or "the suite has no such comparison")
     broken = [p for p in found if not p.holds]
-    off = sum(p.sure for p in found)
+    off, against = sum(p.holds and p.sure for p in found), sum(p.sure for p in broken)
+    others = f"; of the others {against}" if broken else ""
     count = (
-        f"{len(found) - len(broken)} of {len(found)} comparisons go the claimed way ({off} with an interval off zero)"
+        f"{len(found) - len(broken)} of {len(found)} comparisons go the claimed way "
+        f"({off} with an interval off zero{others})"
     )
     shown = broken or sorted(found, key=lambda p: p.sure)
     words = "; ".join(p.text for p in shown[:SHOWN]) + (
