@@ -69,41 +69,42 @@ def forecast(assembly: Assembly, place: Place) -> Forecast:
     """The forecast of one run."""
     prepared = prepare(assembly, place)
     setup, ledger = prepared.world.setup, prepared.ledger
-    uses, squares, variance = np.zeros(setup.n_clients), np.zeros(setup.n_clients), 0.0
-    rounds, stages, pull = 0, 0, Pull(weight=np.zeros(setup.n_clients))
+    uses, hidden, squares = (np.zeros(setup.n_clients) for _ in range(3))  # hidden: rounds whose noise squares adds up
+    rounds, stages, variance, pull = 0, 0, 0.0, Pull(weight=np.zeros(setup.n_clients))
     for plan, calibration, cohorts, shown in _stages(prepared):
         rounds, stages = rounds + int(plan.horizon), stages + 1
         pull = foreseen(pull, cohorts, calibration, setup, assembly.algorithm.aggregator, shown)
         if any(s.weights is not None for s in shown):  # one noise for all of a round
             for cohort, sum_ in zip(cohorts, shown, strict=True):
                 uses[cohort] += 1
-                squares[cohort] += sum_.scale**2
+                hidden[sum_.clients] += 1
+                squares[sum_.clients] += sum_.scale**2
                 variance += sum_.variance(setup.mechanism) or 0.0
             continue
-        uses += plan.uses
+        uses, hidden = uses + plan.uses, hidden + plan.uses
         scale = np.where(plan.uses > 0, calibration.message.scale, 0.0) / np.sqrt(calibration.message.steps)
         squares += plan.uses * scale**2
         variance += float(np.sum(plan.uses * setup.mechanism.variance(scale))) / setup.cohort_size**2
-    used = np.flatnonzero(uses > 0)
     free = Forecast(
         dim=setup.dim,
         rounds=setup.rounds,
         stages=stages,
         planned_rounds=rounds,
         uses=_spread(uses),
-        unused=setup.n_clients - len(used),
+        unused=int(np.sum(uses <= 0)),
         clip_norm=setup.clip_norm,
         weights=weights_known(assembly.algorithm.aggregator, pull),
         coverage=data_coverage(pull.weight, setup.n_examples),
     )
     if not assembly.algorithm.private:
         return free
-    spent = ledger.epsilon_spent()[used]
+    spent = ledger.epsilon_spent()
+    paid = np.flatnonzero(spent > 0)  # by coins also who is never drawn
     return replace(
         free,
-        scale=_spread(np.sqrt(squares[used] / uses[used])),
-        epsilon=_spread(spent),
-        share=_spread(spent / setup.epsilon[used]),
+        scale=_spread(np.sqrt(squares[paid] / hidden[paid])),
+        epsilon=_spread(spent[paid]),
+        share=_spread(spent[paid] / setup.epsilon[paid]),
         noise_norm=_norm(math.sqrt(variance / rounds), setup),
         variance=pull.variance / pull.rounds,
         limit=variance_limit(setup),
