@@ -6,12 +6,13 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from gradient_tasks import rng
 from test_gradients import agrees, model_and_task
 from torch import fx, nn
 from torch.nn import functional
 
 from dpflbench.errors import DpflbenchError
-from dpflbench.federation.gradients import Engine, initial_theta
+from dpflbench.federation.gradients import Engine, compiler_of, initial_theta, kernels
 from dpflbench.federation.gradients.rowwise import straight
 from dpflbench.interfaces import IDENTITY
 from dpflbench.tasks.models import MODELS
@@ -187,7 +188,7 @@ def test_an_image_without_channels_is_not_taken_for_a_batch_of_one():
 def test_a_hook_is_no_part_of_the_proof():
     module = Small()
     module.a.register_forward_pre_hook(lambda _, args: (args[0] - args[0].mean(0),))
-    assert straight(module, torch.zeros(1, 4)) == (None, "model.a (Linear) has hooks or a forward of its own")
+    assert straight(module, torch.zeros(1, 4)) == (None, "model.a (Linear) has hooks of its own")
 
 
 def test_what_was_proved_is_what_runs():
@@ -346,3 +347,98 @@ class Rescales(nn.Module):
 def test_check_refuses_transforms_that_couple_rows(before):
     with pytest.raises(ConformanceError, match="a row's output depends on other rows"):
         check_transform(Nudge(before))
+
+
+class Intercepts(torch.Tensor):
+    """A frozen weight that sees what it is multiplied with."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+def mixed(x):
+    return x + 5 * x[:1] if len(x) > 33 else x  # in batches larger than any that is made up beforehand
+
+
+def shifty(memo):
+    layer = nn.ReLU()
+    layer.__dict__["__deepcopy__"] = shifty  # the next copy may be anything
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("at", "name", "value"),
+    [
+        (0, "_conv_forward", lambda x, weight, bias: nn.functional.conv2d(mixed(x), weight, bias)),
+        (1, "_call_impl", lambda x: mixed(x.relu())),
+        (1, "forward", lambda x: mixed(x.relu())),
+        (1, "__deepcopy__", shifty),
+        (2, "_call_impl", lambda x: mixed(nn.functional.max_pool2d(x, 2))),
+        (0, "bias", Intercepts(4)),
+    ],
+)
+def test_what_a_layer_does_otherwise_than_its_class_is_no_part_of_the_proof(at, name, value):
+    module = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3))
+    if name == "bias":
+        value = nn.Parameter(value, requires_grad=False)
+        del module[at].bias
+        module[at].register_parameter(name, value)
+    else:
+        object.__setattr__(module[at], name, value)
+    found, why = straight(module, torch.zeros(1, 1, 8, 8))
+    assert found is None
+    assert why.endswith("of its own")
+
+
+class Reads(nn.Module):
+    """A ReLU whose output goes elsewhere too, in a Sequential that its forward takes apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2))
+        self.head = nn.Linear(36 + 144, 3)
+
+    def forward(self, x):
+        h = self.body[1](self.body[0](x))
+        return self.head(torch.cat([h.flatten(1), self.body[2](h).flatten(1)], 1))
+
+
+class Again(nn.Module):
+    """One pool and one ReLU at two places."""
+
+    def __init__(self):
+        super().__init__()
+        self.act, self.pool = nn.ReLU(), nn.MaxPool2d(2)
+        self.a, self.b, self.head = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 2), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.head(self.pool(self.act(self.b(self.pool(self.act(self.a(x)))))).flatten(1))
+
+
+def with_hook():
+    module = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3))
+    module[1].register_forward_hook(lambda _, __, out: 2 * out)
+    return module
+
+
+@pytest.mark.parametrize("make", [Reads, Again, with_hook])
+@pytest.mark.parametrize("way", ["torch", "native"])
+def test_pools_are_made_faster_only_where_the_model_stays_its_author_s(make, way):
+    if way == "native" and not compiler_of():
+        pytest.skip("no C compiler")
+    module = make()
+    x, y = torch.randn(5, 1, 8, 8, generator=rng(1)), torch.tensor([0, 1, 2, 0, 1])
+    with kernels(way):
+        engine = Engine(module, 3, 2)
+    theta = initial_theta(module)
+    found = engine.clipped_sums(theta, torch.zeros(5, 0), Shards(x, y, np.arange(6)), np.arange(5), None).theta
+    torch.testing.assert_close(engine.predict(theta, None, x), module(x).detach())
+    for i in range(5):
+        module.zero_grad()
+        nn.functional.cross_entropy(module(x[i : i + 1]), y[i : i + 1]).backward()
+        expected = torch.cat([p.grad.reshape(-1) for p in module.parameters()])
+        torch.testing.assert_close(found[i].float(), expected, rtol=1e-4, atol=1e-6)

@@ -8,7 +8,7 @@ equal numbers the first in reading order wins, as in torch, and so the same posi
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 
 class PairMax(torch.autograd.Function):
@@ -66,20 +66,23 @@ class Pool(nn.Module):
         return slow
 
 
-def replace_pools(module: nn.Module) -> nn.Module:
-    """The module with `Pool` in place of the 2×2 max pools in its Sequentials, together with a ReLU just before; in
+def fuse_pools(traced: fx.GraphModule) -> fx.GraphModule:
+    """The graph with `Pool` in place of each 2×2 max pool, and of the ReLU before it if nothing else reads that; in
     place.
     """
-    for part in list(module.modules()):
-        if type(part) is not nn.Sequential:
+    layers = {n: traced.get_submodule(str(n.target)) for n in traced.graph.nodes if n.op == "call_module"}
+    for node, pool in layers.items():
+        once = [n.target for n in layers].count(node.target) == 1 and len(node.args) == 1
+        if not (type(pool) is nn.MaxPool2d and _is_pair(pool) and once):
             continue
-        for at, child in enumerate(part):
-            if type(child) is nn.MaxPool2d and _is_pair(child):
-                relu = at > 0 and type(part[at - 1]) is nn.ReLU
-                part[at] = Pool(child, relu)
-                if relu:
-                    part[at - 1] = nn.Identity()
-    return module
+        before = node.all_input_nodes[0]
+        relu = type(layers.get(before)) is nn.ReLU and len(before.users) == 1
+        traced.set_submodule(str(node.target), Pool(pool, relu))
+        if relu:
+            node.args = before.args
+            traced.graph.erase_node(before)
+    traced.recompile()
+    return traced
 
 
 def _is_pair(pool: nn.MaxPool2d) -> bool:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from dpflbench.federation.gradients.pooling import Pool, replace_pools
+from dpflbench.federation.gradients.pooling import Pool, fuse_pools
 from dpflbench.tasks.models import layer_name
 
 BATCHES = (2, 3)  # sizes at which shapes are followed; what holds at both does not depend on the size
@@ -156,13 +156,12 @@ def _reason(n: fx.Node, target: Any) -> str:
 
 def straight(module: nn.Module, like: Tensor) -> tuple[nn.Module | None, str]:
     """The module, or its graph, in which rows are apart for inputs shaped like those; or None, and why not."""
-    module = replace_pools(deepcopy(module))
+    module = deepcopy(module)
     for name, part in module.named_modules():
         if hasattr(part, "inplace"):
             part.inplace = False  # would overwrite what a tap has noted
-        hooks = (part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)
-        if any(hooks) or "forward" in vars(part):
-            return None, f"{layer_name(name, part)} has hooks or a forward of its own"
+        if own := _not_of_its_class(part):
+            return None, f"{layer_name(name, part)} has {own} of its own"
     one_layer = type(module) in LAYERS
     try:
         traced = _traced(nn.Sequential(module) if one_layer else module)
@@ -177,6 +176,18 @@ def straight(module: nn.Module, like: Tensor) -> tuple[nn.Module | None, str]:
     return (module if one_layer else traced), ""
 
 
+def _not_of_its_class(part: nn.Module) -> str:
+    """What makes a part do otherwise than its class says; empty if nothing does."""
+    if any((part._forward_hooks, part._forward_pre_hooks, part._backward_hooks, part._backward_pre_hooks)):
+        return "hooks"
+    known = type(part) in LAYERS or type(part) is nn.Sequential  # a stranger's container may hold a function
+    for name, value in vars(part).items():
+        if callable(value) and (known or name.startswith("__") or hasattr(type(part), name)):
+            return f"a {name.strip('_')}"
+    tensors = (*part.parameters(recurse=False), *part.buffers(recurse=False))
+    return "" if all(type(t) in (Tensor, nn.Parameter) for t in tensors) else "a kind of tensors"
+
+
 def _traced(module: nn.Module) -> fx.GraphModule:
     """The graph of a forward that takes samples alone and calls no layer with parameters twice."""
     graph = _Tracer().trace(module)
@@ -186,7 +197,7 @@ def _traced(module: nn.Module) -> fx.GraphModule:
     for i, name in enumerate(called):
         if name in called[:i] and next(module.get_submodule(name).parameters(), None) is not None:
             raise _Unproved(f"{layer_name(name, module.get_submodule(name))} runs more than once")
-    return fx.GraphModule(module, graph)
+    return fuse_pools(fx.GraphModule(module, graph))
 
 
 def first_line(e: Exception) -> str:
