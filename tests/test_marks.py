@@ -10,6 +10,7 @@ from places import KEY, place
 from suite_runs import carry_out, planned_of
 from typer.testing import CliRunner
 
+from dpflbench.api.folders import read
 from dpflbench.canonical import content_digest
 from dpflbench.cli import app
 from dpflbench.execution.attempt import execute
@@ -17,7 +18,9 @@ from dpflbench.judges.exposed import exposed, remark
 from dpflbench.judges.marks import marked
 from dpflbench.judges.verify import rulings, verify
 from dpflbench.results.record import dumps
+from dpflbench.results.rulings import NOT_AS_CLAIMED
 from dpflbench.results.store import Store
+from dpflbench_algorithms.accountants import GaussianDP
 from dpflbench_algorithms.mechanisms import Gaussian
 
 runner = CliRunner()
@@ -28,6 +31,13 @@ class Thin(Gaussian):
 
     def noised(self, value, scale, draws):
         return super().noised(value, 0.9 * scale, draws)
+
+
+class AsPrinted(GaussianDP):
+    """The prices of somebody's reading, which are no proof."""
+
+    name = "as_printed"
+    unproved = "the sensitivity is half of what it is"
 
 
 @pytest.fixture
@@ -135,9 +145,36 @@ def test_unverified_is_told_apart_from_wrong(folder, catalogue):
     assert marked(older, catalogue, doubts=False).marks == {}
 
 
-def test_a_second_accountant_is_asked_as_long_as_patience_lasts(folder, catalogue, monkeypatch):
-    from dpflbench_algorithms.accountants import GaussianDP
+@pytest.mark.parametrize("copies", [1, 2])
+def test_what_nobody_here_can_price_is_marked_and_stands_no_recount(tiny, tmp_path, catalogue, copies):
+    """Without the accountant nobody can say that it is not private as claimed: that is no reason to rank it."""
+    theirs = replace(catalogue.parts["accountants"]["gdp"], name="as_printed", factory=AsPrinted)
+    prices = {**catalogue.parts["accountants"], "as_printed": theirs}
+    there = replace(catalogue, parts={**catalogue.parts, "accountants": prices})
+    tiny["algorithms"] = ["FedSGD", "DPSGD"]
+    tiny["privacy"]["mechanism"] = {"name": "gaussian", "accountant": {"name": "as_printed"}}
+    store = Store(tmp_path / "r")
+    carry_out(planned_of(tiny, tmp_path, there), store, there)
+    results = store.results()
+    private = {run for run, record in results.records.items() if record.private}
+    assert marked(results, there).marks == dict.fromkeys(private, NOT_AS_CLAIMED)
+    gone = read(*[tmp_path / "r"] * copies)
+    assert gone.marked.marks == dict.fromkeys(private, "unverified")
+    assert "(unverified)" in gone.summary()
+    assert "DPSGD is the best" not in gone.summary()
+    if copies == 1:
+        found = gone.verify()
+        assert (found.verdict, found.exit_code, found.standing) == (
+            "unverified",
+            3,
+            len(results.records) - len(private),
+        )
+        assert f"{len(private)} that nobody here can price" in found.lines[0]
+        (finding, *_) = (f for f in found.findings if f.run in private)
+        assert finding.summary.endswith("releases that nobody here can price")
 
+
+def test_a_second_accountant_is_asked_as_long_as_patience_lasts(folder, catalogue, monkeypatch):
     asked, real = [], GaussianDP.second_opinion
     monkeypatch.setattr(GaussianDP, "second_opinion", lambda *given: asked.append(1) or real(*given))
     results = Store(folder).results()

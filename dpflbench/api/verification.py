@@ -32,9 +32,14 @@ class Verification:
         return self.count["wrong"] + self.count["irreproducible"]
 
     @property
+    def unpriced(self) -> int:
+        """How many of the unverified runs nobody here can price."""
+        return sum(f.ruling.unpriced and f.ruling.verdict == "unverified" for f in self.findings)
+
+    @property
     def standing(self) -> int:
         """How many runs stand a recount."""
-        return self.count["ok"] + self.count["unverified"]
+        return self.count["ok"] + self.count["unverified"] - self.unpriced
 
     @property
     def verdict(self) -> Literal["verified", "unverified", "wrong", "empty"]:
@@ -43,7 +48,7 @@ class Verification:
         """
         if self.wrong:
             return "wrong"
-        if not self.standing:
+        if not self.standing and not self.unpriced:
             return "empty"
         return "unverified" if self.count["unverified"] or self.count["missing"] else "verified"
 
@@ -69,7 +74,9 @@ class Verification:
         word = "WRONG" if self.wrong else "NOT WHOLLY VERIFIED" if partly else "Verified"
         ended = Counter(f.status for f in self.findings if f.status not in ("", "done") and not f.problems)
         extra = [f"{number} {status}" for status, number in ended.items()]
-        extra += [f"{self.count['unverified']} not wholly verified"] if self.count["unverified"] else []
+        extra += [f"{self.unpriced} that nobody here can price"] if self.unpriced else []
+        doubtful = self.count["unverified"] - self.unpriced
+        extra += [f"{doubtful} not wholly verified"] if doubtful else []
         extra += [f"{self.count['missing']} not there (yet)"] if self.count["missing"] else []
         found = [f"{word}: {self.standing} runs stand a recount, {self.wrong} findings{', '.join(['', *extra])}."]
         if self.chosen:

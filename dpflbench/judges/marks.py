@@ -18,10 +18,14 @@ def marked(results: Results, catalogue: Catalogue, doubts: bool = True) -> Resul
     """The results with a mark for every run that needs one, after all its records were verified.
 
     Without `doubts` a run is not marked for being unverified alone: records of an earlier version are, all of them.
+    One that nobody here can price is marked all the same: its accountant may be the one to say it is no proof.
     """
     ruled = rulings(results, catalogue, PATIENCE)
-    let_pass = {"ok"} if doubts else {"ok", "unverified"}
-    marks = {run: _mark(ruling) for run, ruling in ruled.items() if ruling.verdict not in let_pass}
+    marks = {
+        run: _mark(ruling)
+        for run, ruling in ruled.items()
+        if not ruling.stands and (doubts or ruling.unpriced or ruling.verdict != "unverified")
+    }
     for run, record in results.records.items():
         alone = run not in ruled or set(ruled[run].reasons) <= {*spoilt(record)}  # nothing else is wrong with it
         if (run not in marks or alone) and (why := exposed(record)):

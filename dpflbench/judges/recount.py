@@ -28,7 +28,7 @@ from dpflbench.privacy.gaussian_dp import delta as delta_of
 from dpflbench.privacy.ledger import KINDS, epsilon_of, totals
 from dpflbench.privacy.residuals import is_normal
 from dpflbench.results.record import Record
-from dpflbench.results.rulings import NOT_AS_CLAIMED
+from dpflbench.results.rulings import NOT_AS_CLAIMED, UNPRICED
 from dpflbench.schema import build
 
 Array = NDArray[Any]
@@ -105,7 +105,7 @@ def recount(record: Record, catalogue: Catalogue, second: bool = True) -> Recoun
     try:
         rules = rules_of(config, catalogue)
     except DpflbenchError as e:  # not installed here
-        return Recount(tuple(problems), doubts=(f"its releases cannot be priced here: {e}",))
+        return Recount(tuple(problems), doubts=(f"{UNPRICED}: {e}",))
     problems += [*check_noise(record, rules.mechanism), *check_chain(record, rules.accountant)]
     problems += [*check_budgets(record, catalogue), *check_participation(record, rules)]
     if record.status == "done":

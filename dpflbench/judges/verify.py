@@ -184,6 +184,8 @@ def _summary(record: Record, accountants: Sequence[str]) -> str:
         return record.reason
     if not record.private:
         return "no privacy promised"
+    if not accountants:
+        return f"{len(record.events['client'])} releases that nobody here can price"
     share = np.max(record.clients["epsilon_spent"] / record.clients["epsilon"])
     who = f"{accountants[0]} alone" if len(accountants) == 1 else " and ".join(accountants)
     return f"{len(record.events['client'])} releases, at most {share:.4f} of an epsilon budget spent, by {who}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 NOT_AS_CLAIMED = "not private as claimed"  # begins the reason, and is the mark, of a run whose prices are no proof
+UNPRICED = "its releases cannot be priced here"  # begins the doubt about a run whose accountant nobody here can ask
 Verdict = Literal["ok", "unverified", "wrong", "irreproducible"]
 ORDER: tuple[Verdict, ...] = ("ok", "unverified", "wrong", "irreproducible")  # each is worse than the one before
 
@@ -27,6 +28,11 @@ class Ruling:
     def stands(self) -> bool:
         """Whether the run may be called best."""
         return self.verdict == "ok"
+
+    @property
+    def unpriced(self) -> bool:
+        """Whether nobody here can say what its releases cost, nor whether that is what it claims."""
+        return any(why.startswith(UNPRICED) for why in self.reasons)
 
 
 def worst(rulings: Iterable[Ruling]) -> Verdict:
