@@ -132,6 +132,20 @@ def test_a_done_run_beats_a_failed_one_and_two_outcomes_are_told():
     assert "different outcomes" in merged.problems[0].text
 
 
+@pytest.mark.parametrize(("marked", "shown"), [("A", True), ("B", False)])
+def test_a_record_that_is_not_shown_leaves_no_mark_on_the_one_that_is(marked, shown):
+    one, two = make_results(("WeiAvg",), seeds=1), make_results(("WeiAvg",), seeds=1)
+    run = next(iter(one.records))
+    both = [
+        Folder(f.name, dataclasses.replace(f.results, marks={run: "wrong"} if f.name == marked else {}))
+        for f in folders(one, two)
+    ]
+    assert bool(merge(both).marks) == shown
+    gone = Folder("C", dataclasses.replace(two, records={}, marks={run: "wrong"}))  # it cannot be read there
+    assert merge([both[1], gone]).marks == both[1].results.marks
+    assert merge([Folder("A", dataclasses.replace(one, records={})), gone]).marks == {run: "wrong"}
+
+
 # ---------------------------------------------------------------- the command
 
 

@@ -10,6 +10,7 @@ from record_factory import make_results
 from test_report_html import ALGORITHMS, AXES, Tags, keep, page_of, press, whole_results
 
 from dpflbench.planning import plan_suite
+from dpflbench.report.merge import Folder, merge
 from dpflbench.report.write import write_report
 from dpflbench.results.store import Store
 from dpflbench.suite_reading import load
@@ -115,23 +116,47 @@ def test_values_reached_by_the_keyboard_stay_when_the_page_moves(browser, page):
     assert browser.run("return document.getElementById('tip').hidden") is False
 
 
-def test_the_page_links_every_file_of_its_report_and_every_record(browser, tmp_path):
+@pytest.fixture
+def kept(tmp_path):
+    """A results folder with a blank in its name, and what is in it."""
     store, results = Store(tmp_path / "a folder"), make_results(seeds=1)
     store.write_manifest(results.manifest)
     for record in results.records.values():
         store.write(record)
-    out = store.root / "report"
-    paths = write_report(results, out, folders=[store.root])
+    return store.root, results
+
+
+def test_the_page_links_every_file_of_its_report_and_every_record_of_the_folder_it_lies_in(kept, tmp_path):
+    root, results = kept
+    out = root / "report"
+    paths = write_report(results, out, folders=[root])
     tags = Tags(paths[0].read_text()).found
     linked = {unquote(attrs["href"]) for tag, attrs in tags if tag == "a" and not attrs["href"].startswith("#")}
     assert all((out / path).is_file() for path in linked)
     assert {p.relative_to(out).as_posix() for p in paths[1:]} <= linked
     assert {f"../records/{run}.json" for run in results.records} | {"../suite.json"} <= linked
-    browser.open(paths[0])
+    elsewhere = write_report(results, tmp_path / "elsewhere", ["html", "csv"], folders=[root])[0].read_text()
+    assert "../" not in elsewhere  # the page or the folder may move
+    assert all(run in elsewhere for run in results.records)
+
+
+def test_a_record_is_a_click_away(browser, kept):
+    root, results = kept
+    browser.open(write_report(results, root / "report", ["html"], folders=[root])[0])
     browser.click("#records tbody a")
     assert "/a%20folder/records/" in browser.call("/url", method="GET")
-    elsewhere = write_report(results, tmp_path / "elsewhere", ["html", "csv"], folders=[store.root])[0].read_text()
-    assert "../a%20folder/records/" in elsewhere
+
+
+def test_of_merged_folders_the_page_links_those_records_that_it_shows_and_has(tmp_path):
+    one, two = make_results(("WeiAvg", "DPSGD"), seeds=1), make_results(("WeiAvg", "DPSGD"), seeds=1)
+    first, second = one.records
+    failed = {**one.records, second: replace(one.records[second], status="failed", reason="no memory")}
+    found = [Folder(str(tmp_path / n), r) for n, r in (("a", replace(one, records=failed)), ("b", two))]
+    out, paths = tmp_path / "a" / "report", [tmp_path / "a", tmp_path / "b"]
+    page = write_report(merge(found), out, ["html"], folders=paths)[0].read_text()
+    assert f'"../records/{first}.json"' in page
+    assert f"records/{second}.json" not in page  # the failed one, and not the one that is shown
+    assert "../b" not in page
 
 
 def test_the_page_says_when_where_from_what_and_how(tmp_path):

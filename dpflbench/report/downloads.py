@@ -1,8 +1,7 @@
-"""What a page links to: the other files of its report, and the records and manifest it was made from, by relative
-addresses.
+"""What a page links to: the other files of its report and, where it lies in their results folder, the records and
+manifest it was made from, by relative addresses.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,30 +19,23 @@ class Downloads:
     records: Mapping[str, str] = field(default_factory=dict)  # run → address
 
 
-def address(path: Path, out: Path) -> str | None:
-    """The address of a file seen from a folder; None where there is no way between them (another drive)."""
-    try:
-        way = os.path.relpath(path, out)
-    except ValueError:
-        return None
-    return quote(os.fsencode(way.replace(os.sep, "/")))
-
-
-def downloads(paths: Sequence[Path], out: Path, folders: Sequence[Path], runs: Sequence[str]) -> Downloads:
-    """Everything beside a page in `out`: files written with it, and what the results folders hold of these runs."""
-    files: dict[str, dict[str, str]] = {}
-    figures: dict[str, str] = {}
-    for path in [*paths, *(folder / "suite.json" for folder in folders)]:
-        kind, where = KINDS.get(path.suffix[1:]), address(path, out)
-        if where is not None and path.parent.name == "figures":
-            figures[f"figures/{path.name}"] = where
-        elif where is not None and kind is not None:
-            files.setdefault(kind, {})[path.name if path.parent == out else where] = where
+def downloads(paths: Sequence[Path], out: Path, folders: Mapping[Path, Sequence[str]]) -> Downloads:
+    """Everything beside a page in `out`: files written with it, and the records (runs, by folder) and manifest of the
+    results folder it lies in. Others move without it, and are not linked.
+    """
+    names = [path.relative_to(out).as_posix() for path in paths]
     records: dict[str, str] = {}
-    for folder in folders:
-        there = [(run, folder / "records" / f"{run}.json") for run in runs if run not in records]
-        found = {run: address(path, out) for run, path in there if path.is_file()}
-        records |= {run: where for run, where in found.items() if where is not None}
+    for folder, runs in folders.items():
+        if out.resolve().is_relative_to(folder.resolve()):
+            up = "../" * len(out.resolve().relative_to(folder.resolve()).parts)
+            names.append(f"{up}suite.json")
+            records |= {run: f"{up}records/{quote(run)}.json" for run in runs}
+    figures = {name: quote(name) for name in names if name.startswith("figures/")}
+    files: dict[str, dict[str, str]] = {}
+    for name in names:
+        kind = KINDS.get(name.rpartition(".")[2])
+        if name not in figures and kind is not None:
+            files.setdefault(kind, {})[name] = quote(name)
     if records:
         files["records"] = {f"{len(records)} files, linked from their table": "#records"}
     if figures:

@@ -189,6 +189,7 @@ def merge(folders: Sequence[Folder]) -> Results:
             )
         )
     records: dict[str, Record] = {}
+    whose: dict[str, str] = {}  # run → the folder whose record is kept
     problems = [p for f in folders for p in f.results.problems]
     cells: dict[tuple[str, str, int], Cell] = {}
     for folder in folders:
@@ -198,17 +199,24 @@ def merge(folders: Sequence[Folder]) -> Results:
                 text = "done in several folders with different outcomes; the one of the first folder is shown"
                 problems.append(Problem(run, f"run {run}: {text}"))
             if _rank(record) > _rank(held):
-                records[run] = record
+                records[run], whose[run] = record, folder.name
         for cell in _with_coordinates(folder, folder.results.manifest.cells, axes):
             place = (coordinate_key(cell.coordinates), cell.algorithm, cell.seed)
             held_cell = cells.get(place)
             if held_cell is None or _rank(records.get(cell.run or "")) > _rank(records.get(held_cell.run or "")):
                 cells[place] = cell
     explained = {run: found for folder in folders for run, found in folder.results.counterfactuals.items()}
-    marks = {run: text for folder in folders for run, text in folder.results.marks.items()}
+    marks = {
+        run: text
+        for folder in folders
+        for run, text in folder.results.marks.items()
+        if whose.get(run, folder.name) == folder.name  # what is wrong with a record that is not shown marks nobody
+    }
     tuning = {run: record for folder in folders for run, record in folder.results.tuning.items()}
     manifest = _manifest(folders, axes, cases, list(cells.values()))
-    return Results(manifest, records, tuple(problems), marks=marks, counterfactuals=explained, tuning=tuning)
+    return Results(
+        manifest, records, tuple(problems), marks=marks, counterfactuals=explained, tuning=tuning, folders=whose
+    )
 
 
 def _manifest(folders: Sequence[Folder], axes: Sequence[str], cases: Mapping[str, Any], cells: list[Cell]) -> Manifest:

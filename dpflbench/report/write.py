@@ -1,7 +1,7 @@
 """Reports on disk and on the terminal: a pure function of results, nothing here trains or reads data."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -166,7 +166,7 @@ def write_report(
     out: Path,
     formats: Sequence[str] = FORMATS,
     catalogue: Catalogue | None = None,
-    folders: Sequence[Path] = (),  # that the results come from: the page links their records
+    folders: Sequence[Path] = (),  # that the results come from: a page inside one links its records
 ) -> list[Path]:
     """Write a report in the given formats; returns the files, the one to read first at the front."""
     check_formats(formats)
@@ -185,15 +185,18 @@ def write_report(
     if kinds:
         (out / "figures").mkdir(exist_ok=True)
         paths += [p for c in contents.charts for p in write_figure(c, contents.looks, out / "figures", kinds)]
-    return [*_write_page(contents, out, paths, folders), *paths] if "html" in formats else paths
+    runs = {f: [run for run in results.records if results.folders.get(run, str(f)) == str(f)] for f in folders}
+    return [*_write_page(contents, out, paths, runs), *paths] if "html" in formats else paths
 
 
-def _write_page(contents: Contents, out: Path, paths: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
+def _write_page(
+    contents: Contents, out: Path, paths: Sequence[Path], folders: Mapping[Path, Sequence[str]]
+) -> list[Path]:
     """The page and the suite it shows; last, for it links everything else."""
     from dpflbench.report.page import html_report, suite_text
 
     v, page, suite = contents.view, out / "index.html", out / "suite.yaml"
     write_atomically(suite, suite_text(v))
-    beside = downloads([*paths, suite], out, folders, list(v.records))
+    beside = downloads([*paths, suite], out, folders)
     write_atomically(page, html_report(v, contents.tables, contents.charts, contents.looks, beside))
     return [page, suite]

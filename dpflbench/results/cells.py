@@ -68,3 +68,4 @@ class Results:
     marks: Mapping[str, str] = field(default_factory=dict)  # run → what somebody found wrong with its record, in a word
     counterfactuals: Mapping[str, Mapping[str, Record]] = field(default_factory=dict)  # run → what is left out → record
     tuning: Mapping[str, Record] = field(default_factory=dict)  # by run; never ranked
+    folders: Mapping[str, str] = field(default_factory=dict)  # run → whose record it is, of several that were merged

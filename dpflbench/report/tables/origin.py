@@ -31,7 +31,7 @@ def records_table(view: View) -> Table:
         header=("record", "status", "column", "algorithm", "seed", "value", "seconds", "reason"),
         rows=tuple(rows),
         labels=4,
-        caption="Every number above comes from one of these files, records/<id>.json.",
+        caption="Every number above comes from one of these records: records/<id>.json in its results folder.",
     )
 
 
