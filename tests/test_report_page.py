@@ -173,6 +173,25 @@ def test_the_page_says_when_where_from_what_and_how(tmp_path):
     }
 
 
+def test_where_runs_were_made_by_different_options_no_command_repeats_them_all():
+    results = make_results(("FedSGD", "DPSGD"), seeds=1)
+    one, two = (record.measured for record in results.records.values())
+
+    def command() -> str:
+        return re.findall(r"<dt>command</dt><dd>(.*?)</dd>", page_of(results))[0]
+
+    one["kernels"] = two["kernels"] = "native 0123456789ab"
+    assert command() == "dpflbench run suite.yaml --device cpu --kernels native"
+    del one["kernels"]  # of an earlier version
+    assert command() == "none repeats them all: kernels native and torch"
+    one.update(threads=1, kernels="native 0123456789ab")
+    two.update(threads=2)
+    assert command() == "none repeats them all: threads 1 and 2"
+    one.update(threads=2, device="cuda:0")
+    two.update(device="cuda:1")  # dealt out over all there are
+    assert command() == "dpflbench run suite.yaml --threads 2 --device cuda --kernels native"
+
+
 def test_the_command_asks_for_the_runs_that_explain_others_if_there_are_some():
     results = make_results(("FedSGD", "DPSGD"), seeds=1)
     run = next(k for k, r in results.records.items() if r.private)

@@ -55,8 +55,8 @@ def environment_table(view: View) -> Table:
 
 
 def made(view: View) -> dict[str, str]:
-    """When, where and from what the records were made, and the command that makes them again; what is not known is not
-    there.
+    """When, where and from what the records were made, and the command that makes them again, or why no one command
+    does; what is not known is not there.
     """
     measured = [record.measured for record in view.records.values()]
 
@@ -65,21 +65,24 @@ def made(view: View) -> dict[str, str]:
 
     started = sorted(float(m["started"]) for m in measured if isinstance(m.get("started"), int | float))
     days = dict.fromkeys(datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%d") for t in started[:1] + started[-1:])
-    threads, devices = known("threads"), known("device")
-    options = [f"--threads {threads[0]}"] if len(threads) == 1 else []
-    options += [f"--device {devices[0]}"] if len(devices) == 1 else []
-    native = {which.split()[0] for which in known("kernels")} == {"native"}
-    options += ["--kernels native"] if native else []
+    devices = known("device")
+    if len(devices) > 1 and all(device.startswith("cuda") for device in devices):
+        devices = ["cuda"]  # as they were asked for: runs are dealt out over all there are
+    kernels = {labels.clean(m.get("kernels") or "torch", 80).partition(" ")[0] for m in measured if m}
+    asked = {"threads": known("threads"), "device": devices, "kernels": sorted(kernels)}
+    several = [f"{name} {labels.listing(values)}" for name, values in asked.items() if len(values) > 1]
+    options = [f"--{name} {value}" for name, values in asked.items() for value in values if value != "torch"]
     noise = [record.facts.get("noise") or {} for record in view.records.values()]
     keys = {labels.clean(n["key"], 128) for n in noise if n.get("origin") in ("drawn", "given")}
     options += ["--why"] if view.counterfactuals and not view.report.why else []
     options += [f"--noise-key {key}" for key in keys if len(keys) == 1]  # pinned ones stand in the suite
     versions = list(dict.fromkeys(str((m.get("versions") or {}).get("dpflbench", "")) for m in measured))
+    command = " ".join(["dpflbench run suite.yaml", *options]) if measured else ""
     found = {
         "date": " to ".join(days),
         "dpflbench": labels.listing([v for v in versions if v]),
         "commit": labels.listing(known("commit")),
         "processor": labels.listing(known("processor") or known("machine")),
-        "command": " ".join(["dpflbench run suite.yaml", *options]) if measured else "",
+        "command": f"none repeats them all: {'; '.join(several)}" if several else command,
     }
     return {name: text for name, text in found.items() if text}
