@@ -102,6 +102,10 @@ def test_a_run_takes_as_long_a_round_as_like_runs_took(tiny, catalogue, monkeypa
     assert pace([longer], records, catalogue, Place()) == Pace(10.0, 1, 0, 0)
     assert pace([longer, other], records, catalogue, Place()) == Pace(13.0, 1, 0, 1)
     assert pace([other], [], catalogue, Place()) == Pace(None, 0, 0, 1)
+    native = [replace(r, measured={"seconds": 6.0, "kernels": "native 0123456789ab"}) for r in records]
+    assert pace([longer], [*records, *native], catalogue, Place()) == Pace(10.0, 1, 0, 0)
+    assert pace([longer], native, catalogue, Place()) == Pace(None, 0, 0, 1)
+    assert pace([longer], [*records, *native[:1]], catalogue, Place(kernels="native")) == Pace(20.0, 1, 0, 0)
 
 
 def test_only_so_many_cells_are_shown(tmp_path, tiny):

@@ -1,7 +1,7 @@
 """How long runs will take: as long as like runs took that have a record, else as a few timed rounds say.
 
-Like is: the same task, federation and algorithm. Timing has a budget; what is not timed within it takes as long a round
-as the same algorithm elsewhere, or as all others on average.
+Like is: the same task, federation, algorithm and kernels. Timing has a budget; what is not timed within it takes as
+long a round as the same algorithm elsewhere, or as all others on average.
 """
 
 import time
@@ -37,7 +37,8 @@ def pace(runs: Iterable[Run], records: Iterable[Record], catalogue: Catalogue, p
     known: dict[str, list[float]] = {}  # what is like → seconds a round
     for record in records:
         seconds = record.measured.get("seconds")
-        if record.status == "done" and isinstance(seconds, float | int):
+        same = str(record.measured.get("kernels", "torch")).startswith(place.kernels)
+        if same and record.status == "done" and isinstance(seconds, float | int):
             known.setdefault(_like(record.config), []).append(float(seconds) / _rounds(record.config))
     recorded, timed = set(known), set[str]()
     todo = [(run, _like(run.config)) for run in runs]
