@@ -1,5 +1,7 @@
 """The paper's section: printed figures are the paper's, claims fall when the results say so."""
 
+from dataclasses import replace
+
 import pytest
 import yaml
 from record_factory import SUITE, make_results, put
@@ -160,6 +162,20 @@ def test_without_the_axis_a_claim_about_it_is_not_testable():
 def test_pfa_on_resnet_refutes_the_last_claim():
     suite = put(SUITE, "task.model", {"name": "resnet20"})
     assert verdicts(algorithms=("PFA",), seeds=1, suite=suite)[7] == "not held"
+
+
+def test_what_is_wrong_carries_no_claim_and_is_marked_beside_what_is_printed():
+    def seen(axes):
+        results = make_results(ALGORITHMS, seeds=3, axes=axes, utility=as_claimed)
+        wrong = {c.run: "wrong" for c in results.manifest.cells if c.algorithm in ("DPFL-BCS", "PRIVATEFL")}
+        return view(replace(results, marks=wrong))
+
+    v = seen(BOTH)
+    found = verdicts_of(v)
+    assert [found[i].word for i in (0, 3, 4)] == ["not testable"] * 3
+    assert not any("DPFL-BCS against" in one.evidence or "DPFL-BCS," in one.evidence for one in found)
+    assert any("DPFL-BCS (wrong)" in note and "PRIVATEFL (wrong)" in note for note in claim_table(v).notes)
+    assert {row[1].text: row[1].mark for row in table_1(seen({})).rows} == {"PRIVATEFL": "(wrong)", "PRIVATEFL-BCS": ""}
 
 
 def test_claims_about_errors_go_the_other_way():

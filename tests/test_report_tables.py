@@ -330,6 +330,15 @@ def test_epsilon_spent_over_allowed_has_minimum_median_and_maximum():
     assert float(rows["DPFL-BCS"][1]) <= float(rows["DPFL-BCS"][2])
 
 
+def test_what_a_run_says_it_spent_is_called_a_claim_where_it_does_not_stand():
+    results = make_results(("DPSGD", "WeiAvg"), seeds=1)
+    run = next(run for run, record in results.records.items() if record.algorithm == "WeiAvg")
+    table = epsilon_table(view(replace(results, marks={run: "not private as claimed"})))
+    assert {row[1].text: row[1].mark for row in table.rows} == {"DPSGD": "", "WeiAvg": "(not private as claimed)"}
+    assert table.caption.endswith("the figures of such a row are claims.")
+    assert "claims" not in epsilon_table(view(results)).caption
+
+
 def test_time_is_the_median_without_the_first_round_and_has_the_whole_run_beside_it():
     results = make_results(("DPSGD",), seeds=3)
     for record in results.records.values():

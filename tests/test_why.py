@@ -151,6 +151,14 @@ def test_the_table_names_both_numbers_and_marks_what_stands_in_for_unknown_weigh
     assert any("no plain mean exceeds 0.05" in n for n in why_table(view(explained(laplace=True))).notes)
 
 
+def test_the_table_marks_what_does_not_stand():
+    results = explained()
+    run = next(run for run, record in results.records.items() if record.algorithm == "WeiAvg")
+    table = why_table(view(replace(results, marks={run: "not private as claimed"})))
+    marks = {row[1].text: row[1].mark for row in table.rows}
+    assert marks == {"DPSGD": "", "WeiAvg": "(not private as claimed)", "PFA": ""}
+
+
 def test_records_without_the_numbers_have_no_table_and_no_panel():
     v = view(make_results(("FedSGD", "DPSGD"), seeds=2))
     assert why_table(v) is None

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpflbench.report import labels
 from dpflbench.report.charts.choice import name_of
+from dpflbench.report.tables.differences import place
 from dpflbench.report.tables.table import Item, Table, change, figure
 from dpflbench.report.view import Column, View
 
@@ -94,8 +95,7 @@ def table_1(view: View) -> Table | None:
             )
             rows.append(
                 (
-                    Item(column.title),
-                    Item(algorithm),
+                    *place(view, group),
                     Item(labels.metric_label(view.metrics[column.key])),
                     Item(labels.mean_std(pair[0], pair[1], digits), pair[0]),
                     Item(ours, group.mean),
@@ -134,7 +134,7 @@ def table_2(view: View) -> Table | None:
             for constant in CONSTANTS:
                 mean = float(np.mean(ours[constant])) if ours[constant] else math.nan
                 items += [figure(theirs[constant], 3), figure(mean, 3)]
-            rows.append((Item(column.title), Item(group.algorithm), *items))
+            rows.append((*place(view, group), *items))
     if not rows:
         return None
     header = [f"{CONSTANTS[c]}\n{which}" for c in CONSTANTS for which in ("printed", "ours")]

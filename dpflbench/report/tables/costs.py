@@ -28,8 +28,8 @@ def _pooled(records: list[Record], key: str) -> Floats:
 
 
 def epsilon_table(view: View) -> Table:
-    """Epsilon spent over allowed: minimum, median and maximum over clients and seeds; above 1 never happens in a listed
-    run.
+    """Epsilon spent over allowed, by each run's own ledger: minimum, median and maximum over clients and seeds; above 1
+    never happens in a listed run.
     """
     rows = []
     for group in view.filled:
@@ -51,9 +51,11 @@ def epsilon_table(view: View) -> Table:
         header=("column", "algorithm", "ε allowed", "min", "median", "max", "clients above 99 %", "clients never used"),
         rows=tuple(rows),
         labels=2,
-        caption="Over all clients and seeds, as the ledger has it. A client that never takes part spends nothing; in a "
-        "sum the most demanding member of a cohort sets the noise, and the others keep what they cannot spend. A run "
-        "in which any client overspends is disqualified and not listed here.",
+        caption="Over all clients and seeds, as a run's own ledger has it. A client that never takes part spends "
+        "nothing; in a sum the most demanding member of a cohort sets the noise, and the others keep what they cannot "
+        "spend. A run in whose ledger any client overspends is disqualified and not listed here."
+        + " In brackets: what is wrong with the records; the figures of such a row are claims."
+        * bool(view.marks),
     )
 
 

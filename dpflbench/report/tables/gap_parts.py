@@ -11,6 +11,7 @@ import numpy as np
 
 from dpflbench.report import labels
 from dpflbench.report.statistics import Floats, paired
+from dpflbench.report.tables.differences import place
 from dpflbench.report.tables.table import Item, Table
 from dpflbench.report.view import Column, Group, View
 
@@ -69,7 +70,7 @@ def gap_parts_table(view: View) -> Table | None:
     rows = []
     for split in found:
         shown = [_item(values, view.digits(split.group.column)) for values in (split.gap, *split.parts)]
-        rows.append((Item(split.group.column.title), Item(split.group.algorithm), *shown, Item(str(len(split.gap)))))
+        rows.append((*place(view, split.group), *shown, Item(str(len(split.gap)))))
     names = labels.listing([labels.short(n) for n in dict.fromkeys(s.reference for s in found)])
     common = view.common_metric
     unit = "in points" if common and common.unit == "%" else "in the metric's unit"

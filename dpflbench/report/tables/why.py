@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpflbench.report import labels
+from dpflbench.report.tables.differences import place
 from dpflbench.report.tables.table import Item, Table, figure
 from dpflbench.report.view import Group, View
 from dpflbench.results.record import Record
@@ -59,8 +60,7 @@ def why_table(view: View) -> Table | None:
         efficiency = mean_of(records, "noise_efficiency")
         rows.append(
             (
-                Item(group.column.title),
-                Item(group.algorithm),
+                *place(view, group),
                 Item(labels.share(efficiency), efficiency, mark=mark),
                 Item(labels.share(mean_of(records, "data_coverage")), mean_of(records, "data_coverage"), mark=mark),
                 figure(math.sqrt(mean_of(records, "variance")), digits),
@@ -71,7 +71,7 @@ def why_table(view: View) -> Table | None:
     if not rows:
         return None
     notes = [f"{STANDS_IN} weights are not linear and not reported: the noise and the data of a plain mean are shown."]
-    notes = notes if any(item.mark for row in rows for item in row) else []
+    notes = notes if any(map(stands_in, explained(view))) else []
     for share in dict.fromkeys(round(s, 4) for s in shares.values()):
         where = "; ".join(title for title, s in shares.items() if round(s, 4) == share)
         notes.append(f"Under Laplace noise no plain mean exceeds {labels.share(share)} of the limit ({where}).")
