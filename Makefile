@@ -34,9 +34,11 @@ demo: .venv/.base     ## run the main job and print its table
 	$(BIN)/dpflbench run suites/heterogeneity.yaml --jobs auto
 
 paper: .venv/.base    ## every table and figure of the paper: what that costs, then the runs, cheapest first; goes on where it stopped
-	@$(foreach s,$(PAPER),echo "paper/$(s):"; $(BIN)/dpflbench plan paper/$(s) --rows 1 --kernels $(KERNELS) | grep "to do take" || true;) true
-	@$(foreach s,$(PAPER),$(BIN)/dpflbench run paper/$(s) --jobs auto --kernels $(KERNELS) || exit 1;) true
-	@$(foreach s,$(TOGETHER),test ! -d "results/paper $(s) cnn" || $(BIN)/dpflbench report "results/paper $(s)" "results/paper $(s) cnn" --quiet --out "results/paper $(s) together" || exit 1;) true
+	@$(foreach s,$(PAPER),echo "paper/$(s):"; $(BIN)/dpflbench plan paper/$(s) --rows 1 --kernels $(KERNELS) | grep -E "to do take|left to do|not be timed" || true;) true
+	@left=; ended() { case $$2 in 129|130|143) exit $$2;; esac; left="$$left $$1"; }; \
+	$(foreach s,$(PAPER),$(BIN)/dpflbench run paper/$(s) --jobs auto --kernels $(KERNELS) || ended $(s) $$?;) \
+	$(foreach s,$(TOGETHER),test ! -d "results/paper $(s)" || test ! -d "results/paper $(s) cnn" || $(BIN)/dpflbench report "results/paper $(s)" "results/paper $(s) cnn" --quiet --out "results/paper $(s) together" || ended $(s)-together $$?;) \
+	test -z "$$left" || { echo "Not whole:$$left" >&2; exit 1; }
 
 test: .venv/.dev      ## ruff, mypy --strict, pytest
 	$(BIN)/ruff format --check --quiet .

@@ -272,6 +272,32 @@ def test_one_command_runs_every_paper_suite_and_says_the_cost_first():
     assert runs[-1] == "cifar10"
 
 
+@pytest.mark.parametrize(
+    ("suites", "ran", "code", "said"),
+    [
+        ("mnist bad femnist worse", "mnist bad femnist worse", 2, "Not whole: bad worse"),
+        ("bad stopped femnist", "bad stopped", 2, ""),
+        ("mnist femnist", "mnist femnist", 0, ""),
+    ],
+)
+def test_a_suite_that_does_not_end_well_stops_no_other_and_an_interrupt_all(tmp_path, suites, ran, code, said):
+    command = tmp_path / "dpflbench"
+    command.write_text(
+        "#!/bin/sh\n"
+        'echo "$1 $2" >> asked\n'
+        'case "$1 $2" in "plan paper/mnist") echo "8 have their record. Nothing is left to do.";; '
+        '"run paper/bad") exit 1;; "run paper/worse") exit 2;; "run paper/stopped") exit 130;; esac\n'
+    )
+    command.chmod(0o755)
+    given = ["-f", SUITES.parent.parent / "Makefile", "-o", ".venv/.base", f"BIN={tmp_path}", f"PAPER={suites}"]
+    ended = subprocess.run(["make", *given, "paper"], cwd=tmp_path, capture_output=True, text=True)
+    asked = [line.split() for line in (tmp_path / "asked").read_text().splitlines()]
+    assert [suite.removeprefix("paper/") for verb, suite in asked if verb == "run"] == ran.split()
+    assert ended.returncode == code
+    assert [line for line in ended.stderr.splitlines() if "whole" in line] == ([said] if said else [])
+    assert ("Nothing is left to do." in ended.stdout) == ("mnist" in suites.split())
+
+
 def test_five_data_sets_stand_in_one_table_and_no_picture_s_features_are_fitted(catalogue):
     suite = load(SUITES.parent / "datasets.yaml")
     assert (len(suite.seeds), suite.axes["privacy.mechanism"]) == (8, ["gaussian", "laplace"])
