@@ -260,6 +260,15 @@ def test_what_is_marked_is_shown_with_its_mark_and_never_ranked_bold_or_crowned(
     assert view(plain).marks == {}
 
 
+def test_where_all_that_has_a_result_is_marked_none_can_be_ranked():
+    plain = make_results(("FedSGD", "DPSGD"), seeds=2)
+    (line,) = headline(view(replace(plain, marks={run: "wrong" for run, r in plain.records.items() if r.private})))
+    assert line.sentences == (
+        "No private algorithm can be ranked, so there is nothing to compare.",
+        "Not ranked: DPSGD (wrong).",
+    )
+
+
 def test_why_stands_in_the_headline_where_every_run_has_its_two_numbers():
     results = make_results(seeds=2)
     assert not any("Why:" in line.text for line in headline(view(results)))

@@ -13,6 +13,7 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.report.merge import Folder, merge
 from dpflbench.report.tables.utility import utility_tables
 from dpflbench.report.view import view
+from dpflbench.report.write import summary_table
 from dpflbench.results.cells import Results
 from dpflbench.results.record import dumps
 from dpflbench.results.store import Store
@@ -130,6 +131,8 @@ def test_a_done_run_beats_a_failed_one_and_two_outcomes_are_told():
     merged = merge(folders(one, other))
     assert merged.records[run].final["utility_global"] == 84.0
     assert "different outcomes" in merged.problems[0].text
+    assert "unreadable" not in summary_table(merged)  # it can be read
+    assert f"several outcomes: run {run}: done in several folders" in " ".join(summary_table(merged).split())
 
 
 @pytest.mark.parametrize(("marked", "shown"), [("A", True), ("B", False)])

@@ -21,6 +21,7 @@ from dpflbench.results.record import Metric
 MECHANISM = "privacy.mechanism"
 NAMED = 3  # columns that are left out by name; of more the number is told
 NOTHING = "No private algorithm has a result yet, so there is nothing to compare."
+UNRANKED = "No private algorithm can be ranked, so there is nothing to compare."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Line:
 
 def headline(view: View) -> list[Line]:
     """A line for each mechanism of the columns, in their order."""
-    if not any(g.values for c in view.columns for g in view.contestants(c)):
+    if not _any_result(view, view.columns):
         return [Line("", "", (NOTHING,))]
     found: dict[str, list[Column]] = {}
     for column in view.columns:
@@ -62,7 +63,7 @@ def _line(view: View, mechanism: str, columns: Sequence[Column]) -> Line:
     elif compared:
         winner, sentences = _verdict(view, compared)
     else:
-        sentences.append(NOTHING)
+        sentences.append(UNRANKED if _any_result(view, columns) else NOTHING)
     left = [c for c in columns if view.left_out.get(c.key) == AT_CHANCE]
     if left and compared:
         sentences.append(_left(left, len(columns)))
@@ -72,6 +73,10 @@ def _line(view: View, mechanism: str, columns: Sequence[Column]) -> Line:
     if marked:
         sentences.append(f"Not ranked: {listing(list(marked))}.")
     return Line(mechanism, winner, tuple(sentences))
+
+
+def _any_result(view: View, columns: Sequence[Column]) -> bool:
+    return any(g.private and g.values for c in columns for g in view.in_column(c))
 
 
 def _left(left: Sequence[Column], of: int) -> str:

@@ -197,7 +197,7 @@ def merge(folders: Sequence[Folder]) -> Results:
             held = records.get(run)
             if held is not None and held.status == record.status == "done" and held.digest != record.digest:
                 text = "done in several folders with different outcomes; the one of the first folder is shown"
-                problems.append(Problem(run, f"run {run}: {text}"))
+                problems.append(Problem(run, f"run {run}: {text}", "several outcomes"))
             if _rank(record) > _rank(held):
                 records[run], whose[run] = record, folder.name
         for cell in _with_coordinates(folder, folder.results.manifest.cells, axes):

@@ -130,7 +130,7 @@ def html_report(
         title=labels.clean(view.name, 100),
         description=labels.clean(view.suite.get("description") or "", 1000),
         headline=headline(view),
-        warnings=[*seed_warnings(view), *(f"unreadable record: {p}" for p in view.problems)],
+        warnings=[*seed_warnings(view), *view.problems],
         main=[t for t in tables if t.key.startswith("utility")],
         charts=drawn,
         rest=[*(t for t in tables if not t.key.startswith("utility")), environment_table(view), records_table(view)],

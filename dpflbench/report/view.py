@@ -311,7 +311,7 @@ def view(results: Results) -> View:
         algorithms=tuple(dict.fromkeys(cell.algorithm for cell in manifest.cells)),
         seeds=tuple(sorted({cell.seed for cell in manifest.cells})),
         groups=groups,
-        problems=tuple(p.text for p in results.problems),
+        problems=tuple(f"{p.what}: {p.text}" for p in results.problems),
         records=results.records,
         counterfactuals=results.counterfactuals,
         tuned=_tuned(results, value),

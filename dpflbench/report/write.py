@@ -109,7 +109,7 @@ def summary_table(results: Results, why: bool = False) -> str:
     width = max(80, shutil.get_terminal_size((132, 24)).columns)
     parts = [as_text(table, width) for table in utility_tables(v)]
     parts += [as_text(table, width) for table in [tuned_table(v)] if table is not None]
-    parts += [f"unreadable record: {labels.clean(p)}" for p in v.problems]
+    parts += [labels.clean(p) for p in v.problems]
     parts += [as_text(table, width) for table in (why_table(v), gap_parts_table(v)) if why and table is not None]
     parts += [wrapped(labels.clean(line.text, 2000), width) for line in headline(v)]
     return "\n\n".join(parts) + "\n"

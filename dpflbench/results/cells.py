@@ -56,6 +56,7 @@ class Problem:
 
     run: str
     text: str
+    what: str = "unreadable record"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

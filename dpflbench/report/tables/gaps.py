@@ -36,14 +36,13 @@ def gap_table(view: View) -> Table | None:
         seeds = sorted({seed for _, seed in places})
         which = "all" if status == "impossible" or len(seeds) == len(view.seeds) else ", ".join(map(str, seeds))
         rows.append(tuple(Item(text) for text in (algorithm, where, which, status, reason)))
-    problems = tuple(f"unreadable record: {p}" for p in view.problems)
-    if not rows and not problems:
+    if not rows and not view.problems:
         return None
     return Table(
         key="gaps",
         title="Cells without a result, and why",
         header=("algorithm", "where", "seeds", "what", "why"),
         rows=tuple(rows),
-        notes=problems,
+        notes=view.problems,
         labels=5,
     )
