@@ -11,9 +11,8 @@ import numpy as np
 
 from dpflbench.report import labels
 from dpflbench.report.charts.choice import name_of
-from dpflbench.report.tables.differences import place
 from dpflbench.report.tables.table import Item, Table, change, figure
-from dpflbench.report.view import Column, View
+from dpflbench.report.view import Column, Group, View
 
 CONSTANTS = {"rho_min": "ρ min", "gamma": "γ", "smoothness": "L", "strong_convexity": "μ"}
 
@@ -77,6 +76,11 @@ def deviation_notes(view: View, columns: Sequence[Column]) -> tuple[str, ...]:
     )
 
 
+def _name(view: View, group: Group) -> Item:
+    """An algorithm, with what is wrong with its records."""
+    return Item(group.algorithm, mark=f"({mark})" if (mark := view.mark(group)) else "")
+
+
 def table_1(view: View) -> Table | None:
     """The paper's table 1 beside ours: PRIVATEFL with and without biased selection."""
     rows, used = [], []
@@ -95,7 +99,8 @@ def table_1(view: View) -> Table | None:
             )
             rows.append(
                 (
-                    *place(view, group),
+                    Item(column.title),
+                    _name(view, group),
                     Item(labels.metric_label(view.metrics[column.key])),
                     Item(labels.mean_std(pair[0], pair[1], digits), pair[0]),
                     Item(ours, group.mean),
@@ -134,7 +139,7 @@ def table_2(view: View) -> Table | None:
             for constant in CONSTANTS:
                 mean = float(np.mean(ours[constant])) if ours[constant] else math.nan
                 items += [figure(theirs[constant], 3), figure(mean, 3)]
-            rows.append((*place(view, group), *items))
+            rows.append((Item(column.title), _name(view, group), *items))
     if not rows:
         return None
     header = [f"{CONSTANTS[c]}\n{which}" for c in CONSTANTS for which in ("printed", "ours")]
