@@ -17,7 +17,7 @@ from torch import nn
 import dpflbench as db
 from dpflbench.errors import DpflbenchError
 from dpflbench.execution.attempt import Interrupted, execute
-from dpflbench.federation.gradients import Engine, chosen, initial_theta, kernels, lanes
+from dpflbench.federation.gradients import Engine, chosen, initial_theta, kernels, lanes, self_test
 from dpflbench.federation.gradients.lanes import compiler_of, library, stacks
 from dpflbench.federation.gradients.pooling import Pool
 from dpflbench.federation.gradients.rowwise import straight
@@ -264,3 +264,103 @@ def test_a_source_that_is_not_this_version_s_is_refused(monkeypatch):
     with pytest.raises(DpflbenchError, match="not the file that belongs to this version"):
         library()
     library.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("cc", "said"),
+    [
+        ("/bin/true", "/bin/true made nothing of lanes.c that runs"),
+        ("gcc '", "which is no command; set it to a C compiler"),
+        ("/no/such/compiler", "which is no command; set it to a C compiler"),
+    ],
+)
+def test_a_compiler_of_one_s_own_that_is_none_is_named_in_one_line(monkeypatch, cc, said, pictures, catalogue):
+    native = execute(run_of(pictures, catalogue, "FedSGD"), catalogue, place(kernels="native"))
+    monkeypatch.setenv("CC", cc)
+    library.cache_clear()
+    with pytest.raises(DpflbenchError) as caught:
+        library()
+    assert said in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    failed = execute(run_of(pictures, catalogue, "FedSGD"), catalogue, place(kernels="native"))
+    assert (failed.status, failed.measured["kernels"]) == ("failed", "native")
+    moved = replace(native, facts={**native.facts, "final_model": "0" * 64})
+    assert "kernels differ: native ones cannot be made here" in replay(moved, catalogue).doubts[0]
+    monkeypatch.undo()
+    library.cache_clear()
+
+
+def other_weight():
+    conv = nn.Conv2d(1, 4, 5, padding=1)
+    conv.weight = nn.Parameter(0.1 * torch.randn(4, 1, 3, 3, generator=rng(3)))
+    return nn.Sequential(conv, nn.ReLU(), nn.Flatten(), nn.Linear(400, 3))
+
+
+def padded_later():
+    conv = nn.Conv2d(1, 4, 3)
+    conv.padding = 1
+    return nn.Sequential(conv, nn.ReLU(), nn.Flatten(), nn.Linear(400, 3))
+
+
+def half_a_norm():
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4, bias=False), nn.ReLU(), nn.Flatten(), nn.Linear(256, 3))
+
+
+def frozen():
+    module = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Conv2d(4, 4, 3), nn.Flatten(), nn.Linear(144, 3))
+    module.to(memory_format=torch.channels_last)
+    module[1].weight.requires_grad_(False)
+    return module
+
+
+@pytest.mark.parametrize("make", [other_weight, padded_later, half_a_norm, frozen])
+def test_layers_that_are_not_quite_what_they_seem_have_torch_s_numbers(make):
+    module = make()
+    shards = task_of((1, 10, 10), 3, SIZES, torch.float32)
+    theta = initial_theta(module) + 0.01 * torch.randn(5, initial_theta(module).numel(), generator=rng(4))
+    counts, rows = np.array([17, 0, 1, 20, 9]), torch.randint(int(SIZES.sum()), (47,), generator=rng(6))
+    plain, native = Engine(module, 3, 2), engines(module, 3)[0]
+    expected, found = [
+        (
+            sums(engine, module, shards).theta,
+            engine.batch_sums(theta, torch.zeros(5, 0), shards, rows, counts, torch.full((5,), 0.5)).theta,
+            engine.predict(theta[0], None, shards.x),
+        )
+        for engine in (plain, native)
+    ]
+    assert max(map(far, found, expected)) < 2e-5
+
+
+def test_what_is_no_number_comes_through_a_pool_and_a_relu_as_in_torch():
+    module = nn.Sequential(nn.Conv2d(1, 1, 1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 3))
+    x = torch.arange(16.0).reshape(1, 1, 4, 4).repeat(4, 1, 1, 1)
+    for i, at in enumerate(product((0, 1), repeat=2)):
+        x[(i, 0, *at)] = torch.nan
+    theta = torch.cat([torch.ones(1), torch.zeros(1), torch.ones(15)])
+    shards = Shards(x, torch.zeros(4, dtype=torch.int64), np.array([0, 1, 2, 3, 4, 4]))
+    expected = sums(Engine(module, 3, 2), module, shards)
+    for engine in engines(module, 3):
+        assert engine.predict(theta, None, x).isnan().all()
+        found = sums(engine, module, shards)
+        assert not found.theta.any()
+        assert torch.equal(found.losses, expected.losses)
+
+
+def test_a_norm_over_a_large_map_is_as_exact_as_torch_s():
+    module = nn.Sequential(nn.Conv2d(1, 8, 1), nn.GroupNorm(1, 8), nn.Flatten(), nn.Linear(8 * 96 * 96, 2))
+    x = 3.0 + torch.rand(3, 1, 96, 96, generator=rng(1))
+    exact = deepcopy(module[:2]).double()(x.double()).detach()
+    with kernels("native"):
+        layers = stacks(straight(module, x[:1])[0])[0]
+        layers.install(lambda passage, given: passage.forward(given, keep=False)[0], lambda: None)
+        found = layers.layers[0](x)
+    assert float((found - exact).abs().max()) < 1e-4
+
+
+def test_a_few_samples_at_a_kink_are_no_reason_to_refuse_a_model(monkeypatch):
+    module, task, n_classes = model_and_task("mnist_cnn", torch.float32)
+    with kernels("native"):
+        Engine(module, n_classes, 2).settle(task.x)
+        monkeypatch.setattr(self_test, "_unlike", lambda a, b: self_test.FEW + 1)
+        with pytest.raises(DpflbenchError, match="differ from torch's; run with --kernels torch"):
+            Engine(module, n_classes, 2).settle(task.x)

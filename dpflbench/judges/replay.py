@@ -19,7 +19,7 @@ from dpflbench.errors import DataError, DpflbenchError
 from dpflbench.execution.attempt import Place, assembly_of, execute
 from dpflbench.execution.prepare import threads
 from dpflbench.execution.yardstick import numerics
-from dpflbench.federation.gradients import Kernels, chosen, compiler_of, kernels
+from dpflbench.federation.gradients import Kernels, chosen, kernels, library
 from dpflbench.judges.coherence import EXACT
 from dpflbench.planning import Run
 from dpflbench.privacy.residuals import LIMIT, Tape, examine, shadowed
@@ -85,8 +85,13 @@ def replay(record: Record, catalogue: Catalogue, root: Path | None = None, isola
 
 def _kernels(record: Record) -> Kernels:
     """Those it ran with, if this machine can make them."""
-    wanted = str(record.measured.get("kernels", "torch")).startswith("native")
-    return "native" if wanted and compiler_of() else "torch"
+    if not str(record.measured.get("kernels", "torch")).startswith("native"):
+        return "torch"
+    try:
+        library()
+    except DpflbenchError:
+        return "torch"
+    return "native"
 
 
 def _unlike(record: Record, cores: int) -> str:
@@ -96,7 +101,10 @@ def _unlike(record: Record, cores: int) -> str:
     with threads(cores), kernels(_kernels(record)):
         same = record.measured.get("numerics") == numerics(cores)
         if same and record.measured.get("kernels", "torch") != chosen():
-            return "kernels differ: another compiler or processor made them"
+            made = (
+                "another compiler or processor made them" if chosen() != "torch" else "native ones cannot be made here"
+            )
+            return f"kernels differ: {made}"
     versions = record.measured.get("versions", {})
     return "" if same else f"numerics differ: it ran on another processor or version (torch {versions.get('torch')})"
 

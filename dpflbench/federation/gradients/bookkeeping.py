@@ -153,11 +153,12 @@ class Bookkeeper:
         if not x.requires_grad:
             x = x.detach().requires_grad_()
             self._sources.append(x)
-        weight: Tensor = layer.weight
-        bias: Tensor = layer.bias
+        weight: Tensor | None = layer.weight
+        bias: Tensor | None = layer.bias
         if self._seats is not None:
             weight, bias = (
-                self._seats.spread(self._seats.parameter(layer, name, slots)) for name in ("weight", "bias")
+                None if getattr(layer, name) is None else self._seats.spread(self._seats.parameter(layer, name, slots))
+                for name in ("weight", "bias")
             )
         out: Tensor = GroupNorm.apply(x, weight, bias, layer, note)  # type: ignore[no-untyped-call]
         return out

@@ -233,9 +233,26 @@ static void convolution_rows(const Layer *l, const Vector *a, const Vector *g, V
     }
 }
 
+/* sums of parts of sums: adding one by one, a large map would lose what single numbers bring */
+enum { PART = 128 };
+
 static Vector total(const Vector *x, int64_t n) {
     Vector sum = {0};
-    for (int64_t j = 0; j < n; j++) sum += x[j];
+    for (int64_t at = 0; at < n; at += PART) {
+        Vector part = {0};
+        for (int64_t j = at; j < n && j < at + PART; j++) part += x[j];
+        sum += part;
+    }
+    return sum;
+}
+
+static Vector total_square(const Vector *x, int64_t n, Vector mean) {
+    Vector sum = {0};
+    for (int64_t at = 0; at < n; at += PART) {
+        Vector part = {0};
+        for (int64_t j = at; j < n && j < at + PART; j++) part += (x[j] - mean) * (x[j] - mean);
+        sum += part;
+    }
     return sum;
 }
 
@@ -253,9 +270,8 @@ static void norm(const Layer *l, const Vector *x, Vector *kept, Vector *out) {
     int64_t map = (int64_t)l->h * l->w, size = map * (l->c / l->groups);
     for (int group = 0; group < l->groups; group++) {
         const Vector *own = x + group * size;
-        Vector mean = total(own, size) / (float)size, squares = {0};
-        for (int64_t j = 0; j < size; j++) squares += (own[j] - mean) * (own[j] - mean);
-        Vector inverse = inverse_root(squares / (float)size + l->eps);
+        Vector mean = total(own, size) / (float)size;
+        Vector inverse = inverse_root(total_square(own, size, mean) / (float)size + l->eps);
         kept[inputs(l) + group] = inverse;
         for (int64_t j = 0; j < size; j++) {
             int64_t at = group * size + j, channel = at / map;
@@ -288,7 +304,7 @@ static void norm_back(const Layer *l, const Vector *g, const Vector *kept, Vecto
     }
 }
 
-/* ---- pool and ReLU; a pool keeps which of its four was the largest, -1 for none. Of equal numbers the first in reading order is the maximum, as in torch ---- */
+/* ---- pool and ReLU; a pool keeps which of its four was the largest, -1 for none. Of equal numbers the first in reading order is the maximum, as in torch, and what is no number is larger than all ---- */
 
 static void pool(const Layer *l, const Vector *x, Mask *kept, Vector *out) {
     const Vector zero = {0};
@@ -296,9 +312,9 @@ static void pool(const Layer *l, const Vector *x, Mask *kept, Vector *out) {
         for (int q = 0; q < l->ow; q++) {
             const Vector *at = x + 2 * row * l->w + 2 * q;
             Vector a = at[0], b = at[1], c = at[l->w], d = at[l->w + 1];
-            Mask first = a >= b, third = c >= d;
+            Mask first = (a >= b) | (a != a), third = (c >= d) | (c != c);
             Vector above = pick(first, a, b), below = pick(third, c, d);
-            Mask up = above >= below, code = choose(up, 1 + first, 3 + third);
+            Mask up = (above >= below) | (above != above), code = choose(up, 1 + first, 3 + third);
             Vector largest = pick(up, above, below);
             if (l->relu) {
                 code = choose(largest <= zero, (Mask){0} - 1, code);
@@ -417,7 +433,7 @@ int backward(const Layer *layers, int n, const float *g, int64_t samples, float 
             } else if (l->kind == POOL) {
                 pool_back(l, s.from, (const Mask *)own, s.to);
             } else {
-                for (int64_t j = 0; j < inputs(l); j++) s.to[j] = pick(own[j] > 0, s.from[j], (Vector){0});
+                for (int64_t j = 0; j < inputs(l); j++) s.to[j] = pick(own[j] <= 0, (Vector){0}, s.from[j]);
             }
         }
         if (by_x) into_rows(s.from, in, here, by_x + at * in);

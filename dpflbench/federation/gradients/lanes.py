@@ -33,8 +33,9 @@ from dpflbench.errors import DpflbenchError
 from dpflbench.federation.gradients.pooling import Pool
 
 Kernels = Literal["torch", "native"]
-SOURCE = "49fb271c80b2401544f5b55404f2085e8a855714684d63fcd22cc19c3557e888"  # of lanes.c; so run ids cover it
-FLAGS = ["-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC", "-s"]
+SOURCE = "5e031b2cf11a7b543fa7536e4d411f8648270bc291e5619397fdba98c6752921"  # of lanes.c; so run ids cover it
+# fast math of a $CC would change how torch rounds, in the whole process
+FLAGS = ["-O3", "-march=native", "-fno-fast-math", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC", "-s"]
 KINDS: dict[type[nn.Module], int] = {nn.Conv2d: 0, nn.GroupNorm: 1, Pool: 2, nn.ReLU: 3}
 KERNELS = (1, 3, 5)  # widths of square kernels
 FEW = 128  # inputs times outputs: with more channels torch's convolutions are as fast
@@ -85,8 +86,15 @@ def kernels(which: Kernels) -> Iterator[None]:
 
 
 def chosen() -> str:
-    """Which kernels compute, as a record says it: `torch`, or `native` and the digest of their machine code."""
-    return "torch" if _chosen == "torch" else f"native {library().digest[:12]}"
+    """Which kernels compute, as a record says it: `torch`, or `native` and the digest of their machine code, if they
+    can be had.
+    """
+    if _chosen == "torch":
+        return "torch"
+    try:
+        return f"native {library().digest[:12]}"
+    except DpflbenchError:
+        return "native"  # the run says why when it needs them
 
 
 @cache
@@ -100,20 +108,38 @@ def library(*flags: str) -> Library:
     source = Path(__file__).with_name("lanes.c")
     if hashlib.sha256(source.read_bytes()).hexdigest() != SOURCE:
         raise DpflbenchError(f"kernels: native: {source.name} is not the file that belongs to this version")
+    try:
+        return _compiled([*compiler, *FLAGS, *flags], source.resolve())
+    except OSError as e:
+        what = str(e).splitlines()[0]
+        raise DpflbenchError(f"kernels: native: {compiler[0]} made nothing of lanes.c that runs: {what}") from None
+
+
+def _compiled(command: list[str], source: Path) -> Library:
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "lanes.so"
-        command = [*compiler, *FLAGS, *flags, "-o", str(made), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        made = Path(folder) / "lanes.so"  # named from inside: some linkers write the name down, and digests must agree
+        command = [*command, "-o", made.name, str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
         if done.returncode:
             said = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
-            raise DpflbenchError(f"kernels: native: {compiler[0]} does not compile lanes.c: {said}")
+            raise DpflbenchError(f"kernels: native: {command[0]} does not compile lanes.c: {said}")
         functions, digest = ctypes.CDLL(str(made)), hashlib.sha256(made.read_bytes()).hexdigest()
     return Library(functions, int(functions.lanes()), digest)
 
 
 def compiler_of() -> list[str]:
-    """The C compiler's command: $CC, the one Python was made with, cc, gcc or clang; empty if there is none."""
-    named = [os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang"]
+    """The C compiler's command: $CC if it is set, else the one Python was made with, cc, gcc or clang; empty if there
+    is none.
+    """
+    if given := os.environ.get("CC"):
+        try:
+            command = shlex.split(given)
+        except ValueError:
+            command = []
+        if not command or not shutil.which(command[0]):
+            raise DpflbenchError(f"kernels: native: $CC is {given!r}, which is no command; set it to a C compiler")
+        return command
+    named = [sysconfig.get_config_var("CC"), "cc", "gcc", "clang"]
     commands = [shlex.split(name) for name in named if name]
     return next((command for command in commands if command and shutil.which(command[0])), [])
 
@@ -273,12 +299,15 @@ def install(graph: nn.Module) -> None:
 def _known(layer: nn.Module) -> bool:
     """Whether lanes.c has such a layer."""
     if type(layer) is nn.Conv2d:
+        if not (isinstance(layer.padding, str) or (isinstance(layer.padding, tuple) and len(layer.padding) == 2)):
+            return False
         square = layer.kernel_size[0] == layer.kernel_size[1] and layer.kernel_size[0] in KERNELS
         plain = layer.groups == 1 and layer.stride == (1, 1) and layer.dilation == (1, 1)
         zeros = layer.padding_mode == "zeros" and max(_padding(layer)) < layer.kernel_size[0]
-        few = layer.in_channels * layer.out_channels <= FEW
+        few = layer.weight.shape[0] * layer.weight.shape[1] <= FEW
         return few and square and plain and zeros
-    return type(layer) in KINDS and (type(layer) is not nn.GroupNorm or layer.affine)
+    whole = type(layer) is not nn.GroupNorm or (layer.weight is not None and layer.bias is not None)
+    return type(layer) in KINDS and whole
 
 
 def _padding(layer: nn.Conv2d) -> tuple[int, int]:
@@ -289,14 +318,19 @@ def _padding(layer: nn.Conv2d) -> tuple[int, int]:
 
 
 def _shapes(layers: Sequence[nn.Module], first: tuple[int, ...]) -> list[tuple[int, int, int]] | None:
-    """Channels, height and width before, between and behind the layers; None if a pool would leave something over."""
-    if len(first) != 3:
+    """Channels, height and width before, between and behind the layers; None if a pool would leave something over, or
+    the parameters are others than the layers say.
+    """
+    parameters = [p for layer in layers for p in layer.parameters()]
+    if len(first) != 3 or any(p.dtype != torch.float32 or p.device.type != "cpu" for p in parameters):
         return None
     c, h, w = first
     shapes = [(c, h, w)]
     for layer in layers:
         if isinstance(layer, nn.Conv2d):
             (ph, pw), k = _padding(layer), layer.kernel_size[0]
+            if layer.weight.shape != (layer.out_channels, c, k, k):
+                return None
             c, h, w = layer.out_channels, h + 2 * ph - k + 1, w + 2 * pw - k + 1
         elif isinstance(layer, Pool):
             if h % 2 or w % 2:

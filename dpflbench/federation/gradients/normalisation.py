@@ -17,7 +17,7 @@ class GroupNorm(torch.autograd.Function):
     """GroupNorm of x [B, C, ...] with weight and bias [C], or [B, C], and a note of the gradients by them."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, layer: nn.GroupNorm, note: Note) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, layer: nn.GroupNorm, note: Note) -> Tensor:
         """The normalised x; its means and deviations are kept."""
         x, groups = x.contiguous(), layer.num_groups
         b, c = x.shape[:2]
@@ -25,8 +25,9 @@ class GroupNorm(torch.autograd.Function):
         if weight.ndim == 1:
             out, mean, rstd = torch.native_group_norm(x, weight, bias, b, c, size, groups, layer.eps)
         else:
+            bias = None if bias is None else bias.flatten()
             out, mean, rstd = torch.native_group_norm(
-                x.view(1, b * c, size), weight.flatten(), bias.flatten(), 1, b * c, size, b * groups, layer.eps
+                x.view(1, b * c, size), weight.flatten(), bias, 1, b * c, size, b * groups, layer.eps
             )
         ctx.save_for_backward(x, mean, rstd, weight)
         ctx.layer, ctx.note = layer, note

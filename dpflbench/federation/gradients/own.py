@@ -32,7 +32,7 @@ class Seats:
         """Each client's own tensor [n, ...] of a layer; a frozen one is the same for all."""
         tensor: Tensor = getattr(layer, name)
         if name not in slots:
-            return tensor.expand(len(self.own), *tensor.shape)
+            return tensor.contiguous().expand(len(self.own), *tensor.shape)
         return self.part(slots[name], tuple(tensor.shape))
 
     def part(self, start: int, shape: tuple[int, ...]) -> Tensor:
