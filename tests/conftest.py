@@ -12,6 +12,9 @@ from webdriver import Browser, find_browser
 REPO = Path(__file__).parent.parent
 # Decoded data is kept between test sessions, but not in the user's own cache folder.
 os.environ.setdefault("DPFLBENCH_CACHE", str(REPO / ".pytest_cache" / "dpflbench"))
+# The fixture below alone knows of the user's data folder: commands must find what a test gives them, or nothing.
+os.environ.setdefault("DPFLBENCH_TEST_DATA", os.environ.pop("DPFLBENCH_DATA", ""))  # workers of pytest inherit it
+DATA = Path(os.environ["DPFLBENCH_TEST_DATA"] or REPO.parent / "shared" / "data")
 
 
 # Torch begins every process with a seed of its own; a test draws today the weights it drew yesterday.
@@ -34,10 +37,9 @@ def one_thread():
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder with real data files; a test that needs it is skipped elsewhere."""
-    root = Path(os.environ.get("DPFLBENCH_DATA") or REPO.parent / "shared" / "data")
-    if not root.is_dir():
+    if not DATA.is_dir():
         pytest.skip("needs the real data files: set DPFLBENCH_DATA")
-    return root
+    return DATA
 
 
 @pytest.fixture(scope="module")
