@@ -117,6 +117,19 @@ def test_other_code_or_data_is_refused():
     assert [line.split(":")[0] for line in lines[1:]] == ['data of "mnist"', "source of dpflbench"]
 
 
+def test_pieces_are_compared_algorithm_by_algorithm():
+    def pieces(algorithms, **sources):
+        results = make_results(algorithms, seeds=1)
+        for record in results.records.values():
+            record.plugins["transform"] = sources.get(record.algorithm, "identity")
+        return results
+
+    both, one = pieces(("DPSGD", "PFA"), PFA="shifts"), pieces(("DPSGD", "WeiAvg"))
+    assert {r.algorithm for r in merge(folders(both, one)).records.values()} == {"DPSGD", "PFA", "WeiAvg"}
+    lines = refused(both, pieces(("PFA",), PFA="other shifts"))
+    assert lines[1:] == ["source of transform of PFA: shifts in A, other shifts in B"]
+
+
 def test_folders_without_a_record_are_compared_by_their_suites():
     empty = [Results(make_results(seeds=1, suite=s).manifest, {}) for s in (SUITE, put(SUITE, "federation.rounds", 7))]
     assert refused(*empty)[1].startswith("federation.rounds: 20.0 in A, 7.0 in B")

@@ -19,6 +19,7 @@ from dpflbench.results.record import Record
 from dpflbench.suite_schema import CASE
 
 SETUP = ("task", "federation", "privacy", "evaluate")
+HARNESS = __name__.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,9 @@ def source_differences(first: Folder, other: Folder) -> list[str]:
         found: dict[str, set[str]] = {}
         for record in folder.results.records.values():
             for part, source in record.plugins.items():
-                found.setdefault(f"source of {part}", set()).add(str(source))
+                piece = part != HARNESS and " " not in part  # a selector, say, of whatever algorithm
+                whose = f" of {clean(record.algorithm, 60)}" if piece else ""
+                found.setdefault(f"source of {part}{whose}", set()).add(str(source))
             digest = record.facts.get("data_digest")
             if digest:
                 data = coordinate_key({"": encode(descend(record.config, "task.dataset"))})
