@@ -15,8 +15,9 @@ from test_simulate import final_state
 
 from dpflbench.assembly import assemble
 from dpflbench.errors import PluginError, RunEnded, SuiteError
-from dpflbench.execution.attempt import Place, prepare
+from dpflbench.execution.attempt import prepare
 from dpflbench.execution.checkpoint import pack, unpack
+from dpflbench.federation import simulate
 from dpflbench.federation.gradients.summation import MARGIN
 from dpflbench.federation.local import WholeClient, clipped
 from dpflbench.federation.messages import Participation, participate
@@ -496,14 +497,15 @@ def test_a_forecast_charges_what_a_run_will(tiny, catalogue, cohorts):
     assert seen.variance == pytest.approx(record.facts["why"]["variance"], rel=1e-6)
 
 
-def test_a_forecast_knows_what_clients_pay_whom_no_coin_draws(tiny, catalogue):
-    tiny["federation"] |= {"rounds": 2, "cohort": 1}
+@pytest.mark.parametrize("drawn", [[], [3], list(range(8))])
+def test_a_forecast_knows_what_clients_pay_whom_no_coin_draws(tiny, catalogue, monkeypatch, drawn):
     body = framed(tiny, "central", "client", "poisson")
-    seen = [forecast(assembly_of(body, catalogue, "DPSGD"), Place(noise_key=bytes([k]) * 16)) for k in range(20)]
-    assert {f.unused for f in seen} > {8}  # nobody is drawn by some, somebody by others
-    assert len({(f.epsilon, f.scale) for f in seen}) == 1
     spent = record_of(body, catalogue, "DPSGD").clients["epsilon_spent"]
-    np.testing.assert_allclose(seen[0].epsilon, (spent.min(), np.median(spent), spent.max()))
+    monkeypatch.setattr(simulate, "drawn_by_coins", lambda *_: np.array(drawn, dtype=np.int64))
+    seen = forecast(assembly_of(body, catalogue, "DPSGD"), place())
+    assert seen.unused == 8 - len(drawn)
+    np.testing.assert_allclose(seen.epsilon, (spent.min(), np.median(spent), spent.max()))
+    assert seen.scale[0] == seen.scale[2] > 0  # one noise for all, drawn or not
 
 
 @pytest.mark.parametrize(
