@@ -153,12 +153,10 @@ class Bookkeeper:
         if not x.requires_grad:
             x = x.detach().requires_grad_()
             self._sources.append(x)
-        weight: Tensor | None = layer.weight
+        weight: Tensor = layer.weight
         bias: Tensor | None = layer.bias
         if self._seats is not None:
-            weight, bias = (
-                None if getattr(layer, name) is None else self._seats.spread(self._seats.parameter(layer, name, slots))
-                for name in ("weight", "bias")
-            )
+            weight = self._seats.spread(self._seats.parameter(layer, "weight", slots))
+            bias = None if bias is None else self._seats.spread(self._seats.parameter(layer, "bias", slots))
         out: Tensor = GroupNorm.apply(x, weight, bias, layer, note)  # type: ignore[no-untyped-call]
         return out

@@ -246,16 +246,6 @@ static Vector total(const Vector *x, int64_t n) {
     return sum;
 }
 
-static Vector total_square(const Vector *x, int64_t n, Vector mean) {
-    Vector sum = {0};
-    for (int64_t at = 0; at < n; at += PART) {
-        Vector part = {0};
-        for (int64_t j = at; j < n && j < at + PART; j++) part += (x[j] - mean) * (x[j] - mean);
-        sum += part;
-    }
-    return sum;
-}
-
 /* ---- group norm; keeps what is normalised [c][h][w], then a deviation's inverse a group ---- */
 
 static Vector inverse_root(Vector x) {
@@ -269,14 +259,17 @@ static Vector inverse_root(Vector x) {
 static void norm(const Layer *l, const Vector *x, Vector *kept, Vector *out) {
     int64_t map = (int64_t)l->h * l->w, size = map * (l->c / l->groups);
     for (int group = 0; group < l->groups; group++) {
-        const Vector *own = x + group * size;
-        Vector mean = total(own, size) / (float)size;
-        Vector inverse = inverse_root(total_square(own, size, mean) / (float)size + l->eps);
+        int64_t first = group * size;
+        Vector mean = total(x + first, size) / (float)size;
+        for (int64_t at = first; at < first + size; at++) {
+            kept[at] = x[at] - mean;
+            out[at] = kept[at] * kept[at];
+        }
+        Vector inverse = inverse_root(total(out + first, size) / (float)size + l->eps);
         kept[inputs(l) + group] = inverse;
-        for (int64_t j = 0; j < size; j++) {
-            int64_t at = group * size + j, channel = at / map;
-            kept[at] = (own[j] - mean) * inverse;
-            out[at] = kept[at] * l->weight[channel] + l->bias[channel];
+        for (int64_t at = first; at < first + size; at++) {
+            kept[at] *= inverse;
+            out[at] = kept[at] * l->weight[at / map] + l->bias[at / map];
         }
     }
 }
